@@ -1,0 +1,1 @@
+"""Hydra's config groups, one folder a choice."""

@@ -1,0 +1,85 @@
+"""What a run shows and keeps while it trains."""
+
+import csv
+import io
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import ProgressBar
+from tqdm import tqdm
+
+from src.runs import write_whole
+
+
+class History(Callback):
+    """The curves: one row an epoch in `history.csv`; they travel in the checkpoint, so a resumed run has them all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[dict[str, float]] = []
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start the clock of this epoch."""
+        self.started = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Add the epoch's means, and write the file whole."""
+        seconds = time.perf_counter() - self.started
+        means = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        self.rows.append({"epoch": trainer.current_epoch, "step": trainer.global_step, "seconds": seconds, **means})
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self.rows[0])
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_whole(self.path, text.getvalue())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rows, for the checkpoint."""
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on after the checkpoint's last row."""
+        self.rows = state_dict["rows"]
+
+
+class Progress(ProgressBar):
+    """One bar for the whole training; where there is no terminal, a plain line an epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.terminal = sys.stderr.isatty()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open the bar where the run stands."""
+        total = (trainer.max_epochs or 0) * int(trainer.num_training_batches)
+        self.bar = tqdm(None, "training", total, initial=trainer.global_step, unit="step", disable=not self.terminal)
+        self.samples, self.started = 0, time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
+    ) -> None:
+        """Count."""
+        self.samples += len(batch.x)
+        self.bar.update()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Show the objective and its parts, and how fast it goes."""
+        throughput = self.samples / (time.perf_counter() - self.started)
+        shown = {name: f"{float(value):.4g}" for name, value in trainer.callback_metrics.items() if value}
+        self.bar.set_postfix(epoch=trainer.current_epoch + 1, **shown, refresh=False)
+        if not self.terminal:
+            parts = "  ".join(f"{name} {value}" for name, value in shown.items())
+            line = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  {parts}  {throughput:,.0f} samples/s"
+            print(line, file=sys.stderr, flush=True)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave the finished bar on the screen."""
+        self.bar.close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Leave the bar where it stopped."""
+        if hasattr(self, "bar"):
+            self.bar.close()

@@ -1,0 +1,105 @@
+"""Help and hints on the command line, quick because nothing heavy is imported."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+
+import conf
+from src.runs import plain
+
+CONF = Path(conf.__file__).parent
+
+HELP = """\
+Train and evaluate one model on one dataset, or sweep over many (-m).
+
+  python -m src.train model=sas dataset=mnist
+  python -m src.train -m model=sas,bayesian_sas active_set=a100,a400 seed=0,1,2
+
+Choose one option of each group (group=option):
+{groups}
+Override any value (--cfg job shows them all):
+  active_set.size=300  model.latent_dim=5  seed=3  trainer.max_epochs=20  dataset.batch_size=2048
+  trainer.precision=64-true  paths.outputs=results  rerun=true
+"""
+
+
+def groups() -> dict[str, dict[str, str]]:
+    """Every config group with its options and the one-line description at the top of each option's file."""
+    files = sorted(CONF.glob("*/*.yaml"), key=natural_order)
+    return {
+        group.name: {file.stem: description(file) for file in files if file.parent == group}
+        for group in sorted({file.parent for file in files})
+    }
+
+
+def natural_order(file: Path) -> list[str | int]:
+    """Numbers in a name by their value: a50 before a100."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.stem)]
+
+
+def description(file: Path) -> str:
+    """The first comment of a config file that is not an instruction to Hydra."""
+    comments = (line.lstrip("# ") for line in file.read_text().splitlines() if line.startswith("#"))
+    return next((comment for comment in comments if not comment.startswith("@package")), "")
+
+
+def help_text() -> str:
+    """All groups and options, one line each."""
+    lines = []
+    for group, options in groups().items():
+        lines.append(f"  {group}=")
+        lines += [f"    {option:<20}{text}" for option, text in options.items()]
+    return HELP.format(groups="\n".join(lines) + "\n")
+
+
+def hints(arguments: list[str]) -> Iterator[str]:
+    """The nearest names for groups and options that do not exist."""
+    known = groups()
+    pairs = [argument.partition("=")[::2] for argument in arguments if "=" in argument and argument[0] not in "+~-"]
+    chosen = [(key, option) for key, value in pairs if key in known for option in value.split(",")]
+    wrong = [(key, option) for key, option in chosen if option not in known[key]]
+    for key, option in wrong:
+        yield suggestion(f"{key}={option}", [f"{key}={name}" for name in known[key]])
+    others = [key for key, _ in pairs if key not in known and not key.startswith("hydra")]
+    if others and not wrong:
+        keys = config_keys([f"{key}={option}" for key, option in chosen])
+        yield from (suggestion(key, [*known, *keys]) for key in others if key not in keys)
+
+
+def config_keys(choices: list[str]) -> list[str]:
+    """Every value of the config with these choices, by its dotted name."""
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_module("conf", version_base="1.3"):
+        config = hydra.compose("config", overrides=choices)
+    return list(dotted(plain(config)))
+
+
+def dotted(config: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """The names of all nodes of a nested config, parents included."""
+    for key, value in config.items():
+        yield prefix + key
+        if isinstance(value, dict):
+            yield from dotted(value, f"{prefix}{key}.")
+
+
+def suggestion(name: str, names: list[str]) -> str:
+    """One sentence with the names nearest to one that does not exist."""
+    near = get_close_matches(name, names, n=2, cutoff=0.75)
+    return f"There is no {name}. Did you mean {' or '.join(near)}?" if near else f"There is no {name}."
+
+
+def with_hints(command: Callable[[], None]) -> None:
+    """Run a Hydra command; where it fails on a name that does not exist, add the nearest ones to Hydra's message."""
+    try:
+        command()
+    except SystemExit as stop:
+        if stop.code:
+            for hint in hints(sys.argv[1:]):
+                print(hint, file=sys.stderr)
+        raise

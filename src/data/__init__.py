@@ -1,0 +1,1 @@
+"""Datasets: tensors in memory, an index with every sample."""

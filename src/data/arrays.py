@@ -1,0 +1,178 @@
+"""A person's own data: images or vectors from .npy and .npz files."""
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from src.data.module import DataModule, Split
+from src.errors import UserError
+
+NPZ_NAMES = ("x_train", "y_train", "x_test", "y_test", "x", "y")
+HOLD_OUT_SEED = 0
+ROWS_AT_ONCE = 4096
+
+
+class Stored(NamedTuple):
+    """An array as it was read, and how a person knows it."""
+
+    array: np.ndarray
+    where: str
+
+
+class Arrays(DataModule):
+    """Arrays [N, D], [N, H, W], [N, C, H, W] or of more dimensions, uint8 or floats, each file an .npy or an .npz.
+
+    An .npz holds `x_train`, `y_train`, `x_test`, `y_test` (or `x`, `y`); what it holds besides the images is used where
+    no path of its own is given. Labels are integers or strings. Without test images a tenth of the training images,
+    drawn with a constant seed and so the same in every run, is held out and becomes the test split.
+    """
+
+    def __init__(
+        self,
+        train: str | None,
+        batch_size: int | Literal["full"],
+        test: str | None = None,
+        train_labels: str | None = None,
+        test_labels: str | None = None,
+        max_train: int | None = None,
+        max_test: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(batch_size, max_train, max_test, seed)
+        self.paths = {"train": train, "test": test, "train_labels": train_labels, "test_labels": test_labels}
+
+    def load(self) -> tuple[Split, Split]:
+        """Read, check and pair the arrays."""
+        x_train, y_train, x_test, y_test = find_arrays(self.paths)
+        train = observations(x_train)
+        if x_test is None:
+            (labels,) = encode_labels(checked_labels(y_train, len(train)))
+            return hold_out(Split(train, labels))
+        test = observations(x_test)
+        if test.shape[1:] != train.shape[1:] or test.dtype != train.dtype:
+            raise UserError(f"{describe(x_test)} does not fit {describe(x_train)}")
+        labels, test_labels = encode_labels(checked_labels(y_train, len(train)), checked_labels(y_test, len(test)))
+        return Split(train, labels), Split(test, test_labels)
+
+
+def find_arrays(paths: dict[str, str | None]) -> tuple[Stored, Stored | None, Stored | None, Stored | None]:
+    """x_train, y_train, x_test, y_test: from the paths given, else from the file that holds their images."""
+    if paths["train"] is None:
+        raise UserError("dataset.train is missing; give your .npy or .npz file, as in dataset.train=path/to/images.npy")
+    train = read_option(paths, "train", "x") or {}
+    test = read_option(paths, "test", "x") or {name: train[name] for name in ("x_test", "y_test") if name in train}
+    x_train, x_test = train.get("x_train") or train["x"], pick(test, "x_test", "x")
+    y_train = pick(read_option(paths, "train_labels", "y") or train, "y_train", "y")
+    y_test = pick(read_option(paths, "test_labels", "y") or test, "y_test", "y")
+    if x_test is None and y_test is not None:
+        raise UserError(f"{y_test.where} has labels of test images, but there are no test images: give dataset.test")
+    return x_train, y_train, x_test, y_test
+
+
+def read_option(paths: dict[str, str | None], option: str, kind: Literal["x", "y"]) -> dict[str, Stored] | None:
+    """The arrays of the file that an option names, of which one is of the kind that it is there for."""
+    path = paths[option]
+    if path is None:
+        return None
+    arrays = read_file(path, f"dataset.{option}={path}", kind)
+    wanted = (f"{kind}_{option.removesuffix('_labels')}", kind)
+    if pick(arrays, *wanted) is None:
+        raise UserError(f"dataset.{option}={path} holds {', '.join(arrays)}, but neither {' nor '.join(wanted)}")
+    return arrays
+
+
+def read_file(path: str, where: str, kind: Literal["x", "y"]) -> dict[str, Stored]:
+    """The arrays of a file by name; the only one of an .npy is named for its kind, and is mapped, not read."""
+    file = Path(path).expanduser()
+    try:
+        if zipfile.is_zipfile(file):
+            return read_npz(file, where)
+        # "c" never writes to the file either, but gives torch the writable memory that "r" would make it warn of
+        return {kind: Stored(np.lib.format.open_memmap(file, mode="c"), where)}
+    except UserError:
+        raise
+    except FileNotFoundError:
+        raise UserError(f"{where} does not exist (looked for {file.absolute()})") from None
+    except OSError as error:
+        raise UserError(f"{where} cannot be read: {error.strerror}") from error
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{where} is not a whole .npy or .npz file of numbers (or, for labels, strings)") from error
+
+
+def read_npz(file: Path, where: str) -> dict[str, Stored]:
+    """The arrays of an .npz, all of whose names are known."""
+    with np.load(file, allow_pickle=False) as npz:
+        if not npz.files or set(npz.files) - set(NPZ_NAMES):
+            found = ", ".join(npz.files) or "nothing"
+            raise UserError(f"{where} holds {found}; an .npz may hold {', '.join(NPZ_NAMES)}")
+        return {name: Stored(npz[name], f"{name} of {where}") for name in npz.files}
+
+
+def pick(arrays: dict[str, Stored], *names: str) -> Stored | None:
+    """The first of the names that is there."""
+    return next((arrays[name] for name in names if name in arrays), None)
+
+
+def describe(stored: Stored) -> str:
+    """Where an array comes from, its shape and its type."""
+    return f"{stored.where} ({stored.array.dtype} {list(stored.array.shape)})"
+
+
+def observations(stored: Stored) -> Tensor:
+    """Images or vectors, one a row: [N, H, W] becomes [N, 1, H, W], uint8 stays, floats become float32."""
+    array = stored.array
+    if array.ndim < 2 or array.size == 0:
+        raise UserError(f"{describe(stored)} must have a row for each sample: [N, D], [N, H, W] or [N, C, H, W]")
+    if array.dtype.kind == "f":
+        array = finite_floats(stored)
+    elif array.dtype != np.uint8:
+        raise UserError(f"{describe(stored)} must be saved as uint8 (images, 0 to 255) or as floats (used as they are)")
+    x = torch.from_numpy(array)
+    return x.unsqueeze(1) if x.ndim == 3 else x
+
+
+def finite_floats(stored: Stored) -> np.ndarray:
+    """The array as float32, without a copy where it is that already; looked through in blocks to spare memory."""
+    with np.errstate(over="ignore"):
+        array = stored.array.astype(np.float32, copy=False)
+    for start in range(0, len(array), ROWS_AT_ONCE):
+        rows = array[start : start + ROWS_AT_ONCE]
+        finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+        if not finite.all():
+            row = start + finite.argmin()
+            raise UserError(f"{stored.where} has NaN or infinite values (as float32), first in row {row}")
+    return array
+
+
+def checked_labels(stored: Stored | None, num_data: int) -> np.ndarray | None:
+    """Labels as a vector of integers or strings, one for each of the N samples."""
+    if stored is None:
+        return None
+    if stored.array.shape not in ((num_data,), (num_data, 1)):
+        raise UserError(f"{describe(stored)} must have one label for each of the {num_data} samples")
+    if stored.array.dtype.kind not in "iubUS":
+        raise UserError(f"{describe(stored)} must hold integers or strings to be labels")
+    labels = stored.array.reshape(-1)
+    return labels if labels.dtype.kind in "US" else labels.astype(np.int64)
+
+
+def encode_labels(*splits: np.ndarray | None) -> list[Tensor | None]:
+    """Labels as 0 to K - 1, the same number for the same label in all splits."""
+    present = [labels for labels in splits if labels is not None]
+    classes = np.unique(np.concatenate(present)) if present else np.empty(0)
+    return [None if labels is None else torch.from_numpy(np.searchsorted(classes, labels)) for labels in splits]
+
+
+def hold_out(data: Split) -> tuple[Split, Split]:
+    """A tenth of the samples, drawn with a constant seed, becomes the test split; both keep their order."""
+    if len(data) < 2:
+        raise UserError("dataset.train has a single sample, of which none can be held out: give dataset.test")
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(HOLD_OUT_SEED))
+    num_test = max(1, len(data) // 10)
+    test, train = (data[rows.sort().values] for rows in (order[:num_test], order[num_test:]))
+    return Split(train.x, train.y), Split(test.x, test.y)

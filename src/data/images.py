@@ -1,0 +1,99 @@
+"""Image datasets: MNIST, Fashion-MNIST, CIFAR-10 as bytes, and scikit-learn's digits, which need no files."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from src.data import sources
+from src.data.module import DataModule, Split
+
+
+class ImageFiles(DataModule):
+    """Images from files below `root`, which are fetched into it where they are missing."""
+
+    files: sources.FileSet
+
+    def __init__(
+        self,
+        root: str | Path,
+        batch_size: int | Literal["full"],
+        max_train: int | None = None,
+        max_test: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(batch_size, max_train, max_test, seed)
+        self.root = Path(root).expanduser()
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file of the dataset, verified."""
+        return sources.obtain(self.files, self.root).contents
+
+
+class MNIST(ImageFiles):
+    """60,000 + 10,000 handwritten digits, [N, 1, 28, 28]."""
+
+    files = sources.MNIST
+
+    def load(self) -> tuple[Split, Split]:
+        """The canonical training and test split."""
+        contents = self.contents()
+        return idx_split(contents, "train"), idx_split(contents, "t10k")
+
+
+class FashionMNIST(MNIST):
+    """60,000 + 10,000 pieces of clothing in MNIST's format, [N, 1, 28, 28]."""
+
+    files = sources.FASHION_MNIST
+
+
+class CIFAR10(ImageFiles):
+    """50,000 + 10,000 colour photographs of ten kinds of things, [N, 3, 32, 32]."""
+
+    files = sources.CIFAR10
+
+    def load(self) -> tuple[Split, Split]:
+        """The canonical training split, its five batches in order, and test split."""
+        batches = {name: sources.unpickle(content) for name, content in self.contents().items()}
+        test = batches.pop("test_batch")
+        return cifar_split(*batches.values()), cifar_split(test)
+
+
+class Digits(DataModule):
+    """scikit-learn's 1,797 digits, [N, 1, 8, 8], as float32 in [0, 1]; the same stratified 80/20 split in every run."""
+
+    def load(self) -> tuple[Split, Split]:
+        """The split is fixed by a constant, so that runs of different seeds are tested on the same images."""
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+
+        digits = load_digits()
+        x = torch.from_numpy((digits.images / 16).astype(np.float32)).unsqueeze(1)
+        y = torch.from_numpy(digits.target.astype(np.int64))
+        rows = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0, stratify=digits.target)
+        train, test = (Split(x[index], y[index]) for index in rows)
+        return train, test
+
+
+def idx_split(contents: dict[str, bytes], name: str) -> Split:
+    """Images and labels of one split of MNIST's format."""
+    images = read_idx(contents[f"{name}-images-idx3-ubyte"])
+    labels = read_idx(contents[f"{name}-labels-idx1-ubyte"])
+    return Split(images.unsqueeze(1), labels.long())
+
+
+def read_idx(content: bytes) -> Tensor:
+    """The uint8 tensor of an IDX file: byte 3 counts the dimensions, which follow as big-endian integers."""
+    ndim = content[3]
+    shape = np.frombuffer(content, ">u4", count=ndim, offset=4)
+    values = np.frombuffer(content, np.uint8, offset=4 + 4 * ndim)
+    return torch.from_numpy(values.reshape(shape).copy())  # a copy, since bytes cannot be written to
+
+
+def cifar_split(*batches: dict[str, Any]) -> Split:
+    """Batches of CIFAR-10, whose rows are the red, the green and the blue 32 x 32 pixels of an image, joined."""
+    x = np.concatenate([batch["data"] for batch in batches]).reshape(-1, 3, 32, 32)
+    y = np.concatenate([batch["labels"] for batch in batches]).astype(np.int64)
+    return Split(torch.from_numpy(x), torch.from_numpy(y))

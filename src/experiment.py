@@ -1,0 +1,119 @@
+"""A run from its plain config to its results on disk."""
+
+import resource
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from hydra.utils import get_class
+from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from src import runs
+from src.callbacks import History, Progress
+from src.data.module import DataModule
+from src.metrics import evaluate, latent_means, metrics_table
+from src.models.base import Decoder
+from src.runs import Config
+from src.specs import make
+
+
+def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
+    """Train, evaluate and record; a finished run is shown, not done again. Nothing is written before all fits."""
+    outputs = Path(config["paths"]["outputs"])
+    folder = outputs / runs.folder_name(config, model_name, dataset_name)
+    if runs.status(folder) == "done" and not config["rerun"]:
+        print(f"This run is finished (rerun=true does it again).\n{summary(folder)}")
+        return runs.read_json(folder / "metrics.json")
+    runs.check_writable(outputs)
+    seed_everything(config["seed"], verbose=False)
+    data = make_data(config)
+    model = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
+    model.check(data.batch_size)
+    history = History(folder / "history.csv")
+    trainer = make_trainer(config["trainer"], history, folder)
+    with runs.recorded(folder, config):
+        fit(trainer, model, data, folder / "last.ckpt")
+        metrics = {**evaluate(model, data, seed=config["seed"], **config["evaluation"]), **cost(history)}
+        draw_figures(model, data, folder / "figures")
+        runs.write_json(folder / "metrics.json", metrics)
+    print(summary(folder))
+    return metrics
+
+
+def make_data(config: Config) -> DataModule:
+    """The dataset of a config, loaded."""
+    data: DataModule = make(config["dataset"])
+    data.setup()
+    return data
+
+
+def make_trainer(spec: dict[str, Any], history: History, folder: Path) -> Trainer:
+    """Lightning's trainer with our history and bar, and a checkpoint after every epoch."""
+    last = ModelCheckpoint(folder, filename="last", save_top_k=1, enable_version_counter=False, every_n_epochs=1)
+    bar = [Progress()] if spec["enable_progress_bar"] else []
+    trainer: Trainer = make(spec, callbacks=[history, last, *bar], logger=False)
+    return trainer
+
+
+def fit(trainer: Trainer, model: Decoder, data: DataModule, checkpoint: Path) -> None:
+    """Train, from the last checkpoint where there is one; the model stays on the device it was trained on."""
+    model.initialise(data.train)
+    model.train()  # GPyTorch's kernels share a module, which an earlier model of this process may have left in eval mode
+    resume = str(checkpoint) if checkpoint.exists() else None
+    trainer.fit(model, datamodule=data, ckpt_path=resume, weights_only=True)
+    model.to(trainer.strategy.root_device).eval()
+
+
+def load_model(config: Config, folder: Path) -> Decoder:
+    """The trained model of a run, from its checkpoint alone."""
+    model_class: type[Decoder] = get_class(config["model"]["_target_"])
+    return model_class.load_from_checkpoint(folder / "last.ckpt", map_location="cpu", weights_only=True).eval()
+
+
+def cost(history: History) -> dict[str, float]:
+    """What the training took."""
+    return {
+        "objective": -history.rows[-1]["loss"],
+        "seconds_per_epoch": median(row["seconds"] for row in history.rows),
+        "peak_memory_mb": peak_memory(),
+        "epochs": len(history.rows),
+    }
+
+
+def peak_memory() -> float:
+    """The most memory used so far, in MB: the GPU's where there is one, else the process's."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return torch.cuda.max_memory_allocated() / 2**20
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kilobytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def draw_figures(model: Decoder, data: DataModule, folder: Path) -> None:
+    """The latent map, reconstructions of test images, and images decoded across the latent plane."""
+    from src import figures
+
+    folder.mkdir(exist_ok=True)
+    device = model.data_mean.device
+    with torch.no_grad():
+        given = model.given()
+
+        def decode(z: torch.Tensor) -> torch.distributions.Normal:
+            p = model.decode(z.to(device, model.data_mean.dtype), given)
+            return torch.distributions.Normal(p.mean.cpu(), p.stddev.cpu(), validate_args=False)
+
+        z = latent_means(model, data.test, seen=False)
+        prediction = decode(z[:10])
+        x = model.as_float(data.test.x[:10].to(device)).cpu()
+        title = f"{type(model).__name__}, {len(z)} test images"
+        figures.save(figures.latent_map(z, data.test.y, decode, title), folder / "latent_map.png")
+        figures.save(figures.reconstructions(x, prediction.mean, prediction.stddev), folder / "reconstructions.png")
+        figures.save(figures.decoded_grid(z, decode, data.shape), folder / "decoded_grid.png")
+
+
+def summary(folder: Path) -> str:
+    """The metrics of a finished run as a table, and where everything is."""
+    table = metrics_table(runs.read_json(folder / "metrics.json"))
+    return f"\n{table}\n\nrun folder: {folder}\nlatent map: {folder / 'figures' / 'latent_map.png'}"

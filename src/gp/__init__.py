@@ -1,0 +1,1 @@
+"""Gaussian-process mathematics: pure functions on tensors."""

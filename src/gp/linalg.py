@@ -1,0 +1,34 @@
+"""Linear algebra that does not give up at the first negative eigenvalue."""
+
+import torch
+from torch import Tensor
+
+JITTER_LADDER = (0.0, 1e-6, 1e-5, 1e-4, 1e-3)  # relative to the mean of the diagonal
+
+
+class NotPositiveDefiniteError(ArithmeticError):
+    """A covariance matrix that has no Cholesky factor even with the largest jitter."""
+
+
+def cholesky(k: Tensor) -> tuple[Tensor, float]:
+    """The Cholesky factor of k [A, A], and the relative jitter it took (0 when none). O(A^3)."""
+    scale = k.diagonal().mean()
+    for jitter in JITTER_LADDER:
+        try:
+            return torch.linalg.cholesky(add_diagonal(k, jitter * scale) if jitter else k), jitter
+        except torch.linalg.LinAlgError:
+            continue
+    raise NotPositiveDefiniteError(
+        f"a {len(k)} x {len(k)} covariance matrix with mean diagonal {scale.item():.3g} has no Cholesky factor, "
+        f"even with a jitter of {JITTER_LADDER[-1]:g} of it"
+    )
+
+
+def add_diagonal(k: Tensor, value: Tensor) -> Tensor:
+    """K + value I."""
+    return k + value * torch.eye(len(k), dtype=k.dtype, device=k.device)
+
+
+def solve_lower(chol: Tensor, b: Tensor) -> Tensor:
+    """L^-1 b."""
+    return torch.linalg.solve_triangular(chol, b, upper=False)

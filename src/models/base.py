@@ -1,0 +1,180 @@
+"""What every model shares: a model writes `objective` and `decode`, the rest is written once, here."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import gpytorch
+import torch
+from pytorch_lightning import LightningModule
+from torch import Tensor
+from torch.distributions import Normal
+from torch.nn import Parameter
+from torch.optim import Optimizer, SparseAdam
+
+from src.data.module import Batch, Split
+from src.errors import NumericalError, UserError
+from src.gp.linalg import NotPositiveDefiniteError
+from src.optim import WithSparseRows
+from src.posterior import Amortised, Free, Kind, Posterior, fit
+from src.randomness import stream
+from src.specs import Spec, make
+
+
+class Terms(NamedTuple):
+    """The loss to minimise and its named parts, in nats per observed value."""
+
+    loss: Tensor
+    parts: dict[str, Tensor | float]
+
+
+class Decoder(LightningModule, ABC):
+    """A latent-variable model of N observations of a given shape, with q(z) amortised by a net or free.
+
+    All arguments are plain values and stand in the checkpoint, as do the data mean and what prediction conditions on:
+    `load_from_checkpoint(path)` predicts without config or data.
+    """
+
+    data_mean: Tensor  # [D]
+    active_size: int | None = None  # how many training points `decode` conditions on; None where it needs none
+    posteriors: ClassVar[tuple[Kind, ...]]  # the forms of q(z) that fit the model, the default first
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        num_data: int,
+        latent_dim: int,
+        posterior: Kind | None,
+        amortised: bool,
+        encoder: Spec,
+        optimizer: Spec,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+        kind = posterior or self.posteriors[0]
+        if kind not in self.posteriors:
+            raise UserError(
+                f"model.posterior={kind} does not fit {type(self).__name__}: {' or '.join(self.posteriors)}"
+            )
+        self.shape, self.num_data, self.latent_dim, self.seed = tuple(shape), num_data, latent_dim, seed
+        self.optimizer_spec = optimizer
+        self.register_buffer("data_mean", torch.zeros(math.prod(shape)))
+        self.latents: Amortised | Free = (
+            Amortised(kind, latent_dim, lambda outputs: make(encoder, shape=self.shape, outputs=outputs))
+            if amortised
+            else Free(kind, latent_dim, num_data)
+        )
+
+    @abstractmethod
+    def objective(self, batch: Batch) -> Terms:
+        """The loss of one batch, which comes in random order."""
+
+    @abstractmethod
+    def decode(self, z: Tensor, given: Any = None) -> Normal:
+        """The predictive distribution of the observations [B, *shape] at z [B, Q]."""
+
+    def given(self, batch: Batch | None = None) -> Any:
+        """What `decode` conditions on: these training points, or those of the checkpoint; here nothing."""
+        return None
+
+    def check(self, batch_size: int) -> None:
+        """Refuse, with the reason, a batch size that this model cannot be trained with."""
+
+    def encode(self, x: Tensor, index: Tensor | None = None) -> Posterior:
+        """q(z) of images, seen (`index` gives their rows) or unseen: free latents of unseen images are optimised."""
+        if isinstance(self.latents, Free) and index is None:
+            return self.embed(x)
+        return self.latents(self.centred(x).unflatten(1, self.shape), index)
+
+    @torch.enable_grad()
+    def embed(self, x: Tensor, steps: int = 200, lr: float = 0.05) -> Posterior:
+        """q(z) of unseen images with the decoder frozen, from the known latent that decodes to the nearest image."""
+        assert isinstance(self.latents, Free)
+        x = self.as_float(x)
+        with torch.no_grad():
+            given = self.given()
+            known = self.latents.mean.weight[:: math.ceil(self.num_data / 1000)].detach()
+            nearest = torch.cdist(x.flatten(1), self.decode(known, given).mean.flatten(1)).argmin(1)
+
+        def log_likelihood(z: Tensor) -> Tensor:
+            return self.decode(z, given).log_prob(x).flatten(1).sum(1)
+
+        return fit(self.latents.kind, known[nearest], log_likelihood, steps, lr)
+
+    def as_float(self, x: Tensor) -> Tensor:
+        """Observations [B, *shape] in the model's precision; bytes 0..255 become 0..1."""
+        x_float = x.to(self.data_mean.dtype)
+        return x_float / 255 if x.dtype == torch.uint8 else x_float
+
+    def centred(self, x: Tensor) -> Tensor:
+        """Observations as rows [B, D], less the training mean."""
+        return self.as_float(x).flatten(1) - self.data_mean
+
+    def initialise(self, train: Split) -> None:
+        """Take what the model keeps of the training data: the mean, and a PCA start for free latents."""
+        total = torch.zeros_like(self.data_mean, dtype=torch.float64)
+        for chunk in train.chunks(4096):
+            total += self.as_float(chunk.x).flatten(1).sum(0)
+        self.data_mean.copy_(total / len(train))
+        if isinstance(self.latents, Free):
+            self.latents.start_at(self.principal_components(train))
+
+    def principal_components(self, train: Split) -> Tensor:
+        """Whitened PCA scores [N, Q] of the data, with axes from at most 10,000 of them."""
+        from sklearn.decomposition import PCA
+
+        pca = PCA(self.latent_dim, whiten=True, svd_solver="covariance_eigh")
+        pca.fit(self.centred(train.draw(10_000, self.seed).x))
+        return torch.cat([torch.as_tensor(pca.transform(self.centred(chunk.x))) for chunk in train.chunks(4096)])
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take the checkpoint's precision, so that a float64 model predicts in float64."""
+        self.to(checkpoint["state_dict"]["data_mean"].dtype)
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Make the step's random numbers a function of seed, step and rank, whatever happened before."""
+        torch.manual_seed(stream(self.seed, self.global_step, self.global_rank))
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """One objective, logged with its parts; stop where it is not a number."""
+        try:
+            loss, parts = self.objective(batch)
+        except NotPositiveDefiniteError as error:
+            raise NumericalError(f"{error}; {self.describe_gp()}") from error
+        if not torch.isfinite(loss):
+            raise NumericalError(f"the loss is {loss.item()} at step {self.global_step}; {self.describe_gp()}")
+        self.log_dict({"loss": loss, **parts}, on_step=False, on_epoch=True, batch_size=len(batch.x))
+        return loss
+
+    def describe_gp(self) -> str:
+        """The hyperparameters of kernel and noise as a person reads them."""
+        values = [
+            f"{name.replace('raw_', '')} = {constraint.transform(p).detach().flatten().tolist()}"
+            for name, p, constraint in gpytorch_parameters(self)
+        ]
+        return "hyperparameters: " + ", ".join(values)
+
+    def configure_optimizers(self) -> Optimizer:
+        """Nets learn at `lr`, kernel and noise at `gp_lr_factor` times it, free latents at `latent_lr_factor` times."""
+        spec = self.optimizer_spec
+        gp = [p for _, p, _ in gpytorch_parameters(self)]
+        rows = list(self.latents.parameters()) if isinstance(self.latents, Free) else []
+        special = {id(p) for p in [*gp, *rows]}
+        nets = [p for p in self.parameters() if id(p) not in special]
+        groups = [{"params": nets, "lr": spec["lr"]}, {"params": gp, "lr": spec["lr"] * spec["gp_lr_factor"]}]
+        dense: Optimizer = make(spec["algorithm"])([group for group in groups if group["params"]])
+        if not rows:
+            return dense
+        return WithSparseRows(dense, SparseAdam(rows, lr=spec["lr"] * spec["latent_lr_factor"]))
+
+
+def gpytorch_parameters(module: torch.nn.Module) -> list[tuple[str, Parameter, Any]]:
+    """Name, raw parameter and constraint of every GPyTorch hyperparameter in a module."""
+    return [
+        (f"{prefix}.{name}", parameter, owner.constraint_for_parameter_name(name))
+        for prefix, owner in module.named_modules()
+        if isinstance(owner, gpytorch.Module)
+        for name, parameter in owner.named_parameters(recurse=False)
+    ]

@@ -1,0 +1,8 @@
+"""Randomness as a function of where a run stands, so that an interrupted run can be continued exactly."""
+
+import numpy as np
+
+
+def stream(seed: int, *position: int) -> int:
+    """The seed of one epoch, step or draw: streams of different positions are independent."""
+    return int(np.random.SeedSequence((seed, *position)).generate_state(1, np.uint64)[0])

@@ -1,0 +1,32 @@
+"""Train and evaluate one model on one dataset: `python -m src.train model=sas dataset=mnist`."""
+
+import logging
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import CompactHydraException
+from omegaconf import DictConfig, OmegaConf
+
+from src.cli import help_text, with_hints
+from src.errors import NumericalError, UserError
+from src.runs import plain
+
+OmegaConf.register_new_resolver("gp_decoders_help", help_text, replace=True)
+
+
+@hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
+def task(cfg: DictConfig) -> None:
+    """One job of Hydra's."""
+    from src.experiment import run  # here, so that --help and typos answer without loading torch
+
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+
+    choices = HydraConfig.get().runtime.choices
+    try:
+        run(plain(cfg), choices["model"], choices["dataset"])
+    except (UserError, NumericalError) as error:
+        raise CompactHydraException(f"Error: {error}") from error
+
+
+if __name__ == "__main__":
+    with_hints(task)

@@ -1,0 +1,70 @@
+"""What all tests share: where real data lies, and that nothing is fetched from a network unless asked for."""
+
+import hashlib
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from src.data.sources import CIFAR10, FileSet
+
+torch.set_num_threads(1)  # the tests' matrices are small: threads only get in each other's way
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "network: really fetches data from package registries; run by `pytest -m network`"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "network" in config.getoption("markexpr"):
+        return
+    for item in items:
+        if item.get_closest_marker("network"):
+            item.add_marker(pytest.mark.skip(reason="needs a network: run by `pytest -m network`"))
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of real data: the environment's GP_DECODERS_DATA, or shared/data beside the repository."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    root = Path(os.environ.get("GP_DECODERS_DATA") or beside)
+    if not root.is_dir():
+        pytest.skip(f"there is no data folder {root} (set GP_DECODERS_DATA)")
+    return root
+
+
+@pytest.fixture(scope="session")
+def data_file(data_root: Path) -> Callable[[str], Path]:
+    """A file of real data by its path below the data root; the test is skipped, by name, where it is missing."""
+
+    def find(name: str) -> Path:
+        if not (data_root / name).exists():
+            pytest.skip(f"there is no {name} in {data_root}")
+        return data_root / name
+
+    return find
+
+
+@pytest.fixture
+def write_cifar() -> Callable[[Path, dict[str, np.ndarray]], FileSet]:
+    """Writes arrays as CIFAR-10's pickled batches below a root, and returns the file set with their checksums."""
+
+    def write(root: Path, arrays: dict[str, np.ndarray]) -> FileSet:
+        folder = root / CIFAR10.folder
+        folder.mkdir(parents=True)
+        x = [*np.split(arrays["x_train"], 5), arrays["x_test"]]
+        y = [*np.split(arrays["y_train"], 5), arrays["y_test"]]
+        for name, images, labels in zip(CIFAR10.md5, x, y, strict=True):
+            batch = {"data": images.reshape(len(images), -1), "labels": labels.tolist()}
+            (folder / name).write_bytes(pickle.dumps(batch, protocol=4))
+        md5 = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in CIFAR10.md5}
+        return replace(CIFAR10, md5=md5)
+
+    return write

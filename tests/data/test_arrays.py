@@ -1,0 +1,231 @@
+"""A person's own arrays: what is kept, what is turned, and a clear sentence for everything that does not fit."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from src.data.arrays import Arrays
+from src.data.module import Split
+from src.errors import UserError
+
+FLOATS = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+BYTES = np.random.default_rng(1).integers(0, 256, (20, 4, 4), np.uint8)
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., str]:
+    """Saves one array as .npy, or several by name as .npz, and returns the path."""
+
+    def write(name: str, array: np.ndarray | None = None, **arrays: np.ndarray) -> str:
+        path = tmp_path / name
+        if array is None:
+            np.savez(path, **arrays)  # type: ignore[arg-type]
+        else:
+            np.save(path, array)
+        return str(path)
+
+    return write
+
+
+def load(train: str | None, **paths: str) -> tuple[Split, Split]:
+    return Arrays(train, 2, **paths).load()  # type: ignore[arg-type]
+
+
+def labels(split: Split) -> list[int]:
+    assert split.y is not None and split.y.dtype == torch.int64
+    return split.y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((20, 6), (6,)), ((20, 4, 5), (1, 4, 5)), ((20, 3, 4, 5), (3, 4, 5)), ((20, 2, 3, 4, 5), (2, 3, 4, 5))],
+)
+def test_any_number_of_dimensions(save: Callable[..., str], shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    data = Arrays(save("x.npy", np.zeros(shape, np.uint8)), batch_size=4)
+    data.setup()
+    assert data.shape == expected and len(data.train) == 18 and len(data.test) == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [("u1", torch.uint8), ("f2", torch.float32), ("f4", torch.float32), ("f8", torch.float32), (">f4", torch.float32)],
+)
+def test_bytes_stay_and_floats_become_float32(save: Callable[..., str], dtype: str, expected: torch.dtype) -> None:
+    path = save("x.npy", np.arange(12).reshape(4, 3).astype(dtype))
+    train, test = load(path, test=path)
+    assert train.x.dtype == test.x.dtype == expected
+    assert train.x.tolist() == np.arange(12).reshape(4, 3).tolist()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the maps of a process are read from /proc")
+def test_an_npy_file_is_mapped_and_never_written_to(save: Callable[..., str]) -> None:
+    path = save("x.npy", FLOATS)
+    train, _ = load(path, test=path)
+    assert any(path in line for line in Path("/proc/self/maps").read_text().splitlines())
+    train.x.zero_()
+    assert np.array_equal(np.load(path), FLOATS)
+
+
+def test_a_tenth_is_held_out_the_same_in_every_run(save: Callable[..., str]) -> None:
+    x = np.arange(100, dtype=np.float32)[:, None]
+    path, y = save("x.npy", x), save("y.npy", np.arange(100))
+    first, second = (Arrays(path, 2, train_labels=y, seed=seed).load() for seed in (0, 1))
+    train, test = first
+    assert len(train) == 90 and len(test) == 10
+    assert sorted(train.x.flatten().tolist() + test.x.flatten().tolist()) == x.flatten().tolist()
+    assert torch.equal(test.x, second[1].x) and torch.equal(train.x, second[0].x)
+    assert train.x.flatten().tolist() == labels(train) and test.x.flatten().tolist() == labels(test)
+
+
+def test_an_npz_may_hold_everything(save: Callable[..., str]) -> None:
+    y = np.arange(20) % 3
+    train, test = load(save("all.npz", x_train=BYTES, y_train=y, x_test=BYTES[:5], y_test=y[:5]))
+    assert np.array_equal(train.x[:, 0].numpy(), BYTES) and np.array_equal(test.x[:, 0].numpy(), BYTES[:5])
+    assert labels(train) == y.tolist() and labels(test) == y[:5].tolist()
+
+
+def test_paths_come_before_what_the_npz_holds(save: Callable[..., str]) -> None:
+    y = np.arange(20) % 3
+    everything = save("all.npz", x_train=FLOATS, y_train=y, x_test=FLOATS[:5], y_test=y[:5])
+    other = save("other.npz", x=FLOATS[:7], y=np.zeros(7, int))
+    train, test = load(everything, test=other, train_labels=save("y.npy", np.ones(20, int)))
+    assert len(test) == 7 and labels(test) == [0] * 7 and labels(train) == [1] * 20
+
+
+def test_labels_of_other_images_are_not_used(save: Callable[..., str]) -> None:
+    everything = save("all.npz", x=FLOATS, y=np.arange(20), x_test=FLOATS[:5], y_test=np.arange(5))
+    _, test = load(everything, test=save("test.npy", FLOATS[:5]))
+    assert test.y is None
+
+
+def test_an_npz_with_x_and_y(save: Callable[..., str]) -> None:
+    train, test = load(save("data.npz", x=FLOATS, y=np.full(20, 7)))
+    assert len(train) == 18 and labels(train) == [0] * 18 and labels(test) == [0] * 2
+
+
+@pytest.mark.parametrize(
+    ("train_labels", "test_labels", "expected"),
+    [
+        (np.array([5, -2, 5]), np.array([9, 5]), ([1, 0, 1], [2, 1])),
+        (np.array(["cat", "dog", "cat"]), np.array(["elephant", "dog"]), ([0, 1, 0], [2, 1])),
+        (np.array([b"b", b"a", b"b"]), np.array([b"a", b"a"]), ([1, 0, 1], [0, 0])),
+        (np.array([[3], [3], [4]], np.uint8), np.array([4, 3], np.int32), ([0, 0, 1], [1, 0])),
+        (np.array([True, False, True]), np.array([False, False]), ([1, 0, 1], [0, 0])),
+    ],
+)
+def test_labels_are_numbered_alike_in_both_splits(
+    save: Callable[..., str], train_labels: np.ndarray, test_labels: np.ndarray, expected: tuple[list[int], list[int]]
+) -> None:
+    path = save("d.npz", x_train=FLOATS[:3], y_train=train_labels, x_test=FLOATS[:2], y_test=test_labels)
+    train, test = load(path)
+    assert (labels(train), labels(test)) == expected
+
+
+def test_real_images(data_file: Callable[[str], Path]) -> None:
+    data = Arrays(str(data_file("cifar10_subset.npz")), batch_size=256, max_test=100)
+    data.setup()
+    assert data.train.x.shape == (5085, 3, 32, 32) and data.train.x.dtype == torch.uint8
+    assert len(data.test) == 100
+
+
+def test_no_file_given() -> None:
+    with pytest.raises(UserError, match=r"dataset.train is missing; .* dataset.train=path/to/images.npy"):
+        load(None)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"dataset.train=.*/nowhere.npy does not exist"):
+        load(str(tmp_path / "nowhere.npy"))
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"some,csv\n1,2\n", b"PK\x03\x04junk", b"\x93NUMPY\x01\x00junk"])
+def test_what_is_not_an_array_file(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "data.npy"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"dataset.train=.* is not a whole .npy or .npz file"):
+        load(str(path))
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+def test_a_truncated_file(save: Callable[..., str], name: str) -> None:
+    path = Path(save("x.npy", FLOATS) if name == "x.npy" else save("x.npz", x=FLOATS))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match="is not a whole"):
+        load(str(path))
+
+
+def test_python_objects_are_never_unpickled(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([[{}]], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "x.npz", x=np.array([[{}]], dtype=object))
+    for name in ("x.npy", "x.npz"):
+        with pytest.raises(UserError, match="is not a whole"):
+            load(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_values_that_are_not_finite(save: Callable[..., str], value: float) -> None:
+    x = FLOATS.astype(np.float64)
+    x[17, 3] = value
+    with pytest.raises(UserError, match=r"dataset.train=.* has NaN or infinite values .* first in row 17"):
+        load(save("x.npy", x))
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (0, 3), (3, 0)])
+def test_too_few_dimensions_or_nothing_at_all(save: Callable[..., str], shape: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match="must have a row for each sample"):
+        load(save("x.npy", np.zeros(shape)))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint16, bool, complex, "U3"])
+def test_types_that_are_neither_bytes_nor_floats(save: Callable[..., str], dtype: type) -> None:
+    with pytest.raises(UserError, match=r"must be saved as uint8 .* or as floats"):
+        load(save("x.npy", np.zeros((4, 3), dtype)))
+
+
+@pytest.mark.parametrize("test", [FLOATS[:, :5], FLOATS.reshape(20, 2, 3), np.zeros((5, 6), np.uint8)])
+def test_test_images_of_another_shape_or_type(save: Callable[..., str], test: np.ndarray) -> None:
+    with pytest.raises(UserError, match=r"dataset.test=.* does not fit dataset.train=.* \(float32 \[20, 6\]\)"):
+        load(save("x.npy", FLOATS), test=save("t.npy", test))
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(19, int), np.zeros((20, 2), int), np.zeros((), int)])
+def test_labels_of_another_length(save: Callable[..., str], wrong: np.ndarray) -> None:
+    with pytest.raises(UserError, match=r"dataset.train_labels=.* must have one label for each of the 20 samples"):
+        load(save("x.npy", FLOATS), train_labels=save("y.npy", wrong))
+
+
+def test_labels_that_are_floats(save: Callable[..., str]) -> None:
+    with pytest.raises(UserError, match="must hold integers or strings"):
+        load(save("x.npy", FLOATS), train_labels=save("y.npy", np.zeros(20)))
+
+
+def test_test_labels_without_test_images(save: Callable[..., str]) -> None:
+    with pytest.raises(UserError, match=r"there are no test images: give dataset.test"):
+        load(save("x.npy", FLOATS), test_labels=save("y.npy", np.zeros(2, int)))
+
+
+@pytest.mark.parametrize("names", [["images", "labels"], ["x_train", "angles"]])
+def test_an_npz_with_unknown_names(save: Callable[..., str], names: list[str]) -> None:
+    with pytest.raises(UserError, match=f"holds {', '.join(names)}; an .npz may hold x_train, y_train"):
+        load(save("d.npz", **dict.fromkeys(names, FLOATS)))
+
+
+def test_an_npz_without_what_it_is_given_for(save: Callable[..., str]) -> None:
+    with pytest.raises(UserError, match=r"dataset.train=.* holds x_test, but neither x_train nor x"):
+        load(save("d.npz", x_test=FLOATS))
+    with pytest.raises(UserError, match=r"dataset.train_labels=.* holds x, but neither y_train nor y"):
+        load(save("x.npy", FLOATS), train_labels=save("l.npz", x=FLOATS))
+
+
+def test_a_single_sample_cannot_be_split(save: Callable[..., str]) -> None:
+    with pytest.raises(UserError, match=r"give dataset.test"):
+        load(save("x.npy", FLOATS[:1]))

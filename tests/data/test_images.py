@@ -1,0 +1,82 @@
+"""Image datasets from their real files: bytes stay bytes, and splits are the canonical ones."""
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from src.data import sources
+from src.data.images import CIFAR10, MNIST, Digits, FashionMNIST, read_idx
+
+
+@pytest.mark.parametrize(("dataset", "first_labels"), [(MNIST, [5, 0, 4, 1]), (FashionMNIST, [9, 0, 0, 3])])
+def test_mnist_and_fashion_mnist(
+    dataset: type[MNIST], first_labels: list[int], data_root: Path, data_file: Callable[[str], Path]
+) -> None:
+    data_file(dataset.files.folder)
+    data = dataset(data_root, batch_size=1024)
+    data.setup()
+    assert data.train.x.shape == (60_000, 1, 28, 28) and data.test.x.shape == (10_000, 1, 28, 28)
+    assert data.train.x.dtype == torch.uint8 and data.shape == (1, 28, 28)
+    assert data.train.y is not None and data.test.y is not None
+    assert data.train.y.dtype == torch.int64 and data.train.y[:4].tolist() == first_labels
+    assert data.test.y.unique().tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("name", sources.MNIST.md5)
+def test_idx_files_are_read_and_written_bit_for_bit(name: str, data_file: Callable[[str], Path]) -> None:
+    content = data_file(f"{sources.MNIST.folder}/{name}").read_bytes()
+    rebuilt = sources.idx_bytes(read_idx(content).numpy())
+    assert hashlib.md5(rebuilt).hexdigest() == sources.MNIST.md5[name]
+
+
+def test_idx_tensors_can_be_written_to_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tensor = read_idx(sources.idx_bytes(np.arange(6, dtype=np.uint8).reshape(1, 2, 3)))
+    tensor.add_(1)
+    assert tensor.tolist() == [[[1, 2, 3], [4, 5, 6]]]
+
+
+def test_cifar10_from_pickled_batches(
+    tmp_path: Path,
+    data_file: Callable[[str], Path],
+    write_cifar: Callable[[Path, dict[str, np.ndarray]], sources.FileSet],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with np.load(data_file("cifar10_subset.npz")) as subset:
+        arrays = dict(subset)
+    monkeypatch.setattr(CIFAR10, "files", write_cifar(tmp_path, arrays))
+    data = CIFAR10(str(tmp_path), batch_size="full")
+    data.setup()
+    for split, name in ((data.train, "train"), (data.test, "test")):
+        assert split.y is not None and split.y.dtype == torch.int64
+        assert split.x.dtype == torch.uint8 and np.array_equal(split.x.numpy(), arrays[f"x_{name}"])
+        assert np.array_equal(split.y.numpy(), arrays[f"y_{name}"])
+    assert data.shape == (3, 32, 32)
+
+
+def test_digits_are_in_the_unit_interval_and_stratified() -> None:
+    data = Digits(batch_size=512)
+    data.setup()
+    assert data.train.x.shape == (1437, 1, 8, 8) and data.test.x.shape == (360, 1, 8, 8)
+    assert data.train.x.dtype == torch.float32
+    assert data.train.x.min() == 0 and data.train.x.max() == 1
+    assert data.train.y is not None and data.test.y is not None and data.test.y.dtype == torch.int64
+    shares = data.train.y.bincount() / 1437 - data.test.y.bincount() / 360
+    assert shares.abs().max() < 0.003
+
+
+def test_the_split_of_digits_does_not_depend_on_the_seed() -> None:
+    first, second = (Digits(batch_size=512, seed=seed).load() for seed in (0, 1))
+    assert torch.equal(first[0].x, second[0].x) and torch.equal(first[1].x, second[1].x)
+    assert not {row.numpy().tobytes() for row in first[0].x} & {row.numpy().tobytes() for row in first[1].x}
+
+
+def test_a_root_in_the_home_folder_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert MNIST("~/data", batch_size=1).root == tmp_path / "data"

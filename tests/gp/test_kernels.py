@@ -1,0 +1,185 @@
+"""The arc-cosine kernel is the integral it stands for, and every kernel of conf/kernel can be trained."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from src.errors import UserError
+from src.gp.kernels import ArcCosine
+
+CONF = Path(__file__).parents[2] / "conf" / "kernel"
+DEGREES = pytest.mark.parametrize("degree", [0, 1, 2])
+
+
+def points(n: int = 7, latent_dim: int = 2, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(n, latent_dim, dtype=dtype, generator=torch.Generator().manual_seed(0))
+
+
+def arc_cosine(degree: int, depth: int = 1, **kwargs: Any) -> ArcCosine:
+    """A kernel in double precision whose hyperparameters are not all equal."""
+    kernel = ArcCosine(degree, depth, **kwargs).double()
+    for i, parameter in enumerate(kernel.parameters()):
+        parameter.data += 0.3 * (i + torch.arange(parameter.numel()).reshape(parameter.shape))
+    return kernel
+
+
+def inputs(kernel: ArcCosine, z: Tensor) -> np.ndarray:
+    """(z / lengthscale, sqrt(bias)), the vectors of Cho & Saul's integral."""
+    bias = kernel.bias.detach().sqrt().reshape(1, 1).expand(len(z), 1)
+    return torch.cat([z / kernel.lengthscale.detach(), bias], 1).numpy()
+
+
+def test_the_bias_starts_at_one_and_the_kernel_is_not_stationary() -> None:
+    assert ArcCosine().bias.item() == pytest.approx(1)
+    assert not gpytorch.kernels.ScaleKernel(ArcCosine()).is_stationary
+
+
+@DEGREES
+def test_equals_monte_carlo(degree: int) -> None:
+    """2 E_w[(w.a)^n (w.b)^n; w.a > 0, w.b > 0], within five standard errors of 400,000 draws."""
+    kernel, z = arc_cosine(degree), points(4)
+    projected = np.random.default_rng(0).standard_normal((400_000, 3)) @ inputs(kernel, z).T
+    features = (projected > 0) * projected**degree
+    products = 2 * features[:, :, None] * features[:, None, :]
+    error = 5 * products.std(0) / math.sqrt(len(products))
+    assert (np.abs(kernel(z).to_dense().detach().numpy() - products.mean(0)) < error).all()
+
+
+@DEGREES
+def test_equals_quadrature(degree: int) -> None:
+    """The same integral in polar coordinates of the plane of a and b, by Gauss-Legendre over the angle, to 1e-12."""
+    kernel, z = arc_cosine(degree), points()
+    a = inputs(kernel, z)
+    lengths = np.linalg.norm(a, axis=1)
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    expected = np.empty((len(z), len(z)))
+    for i, j in np.ndindex(expected.shape):
+        theta = 2 * np.arcsin(np.linalg.norm(a[i] / lengths[i] - a[j] / lengths[j]) / 2)
+        half = (np.pi - theta) / 2  # w.a and w.b are positive for angles between theta - pi / 2 and pi / 2
+        angles = theta / 2 + half * nodes
+        radial = 2**degree * math.factorial(degree)  # the integral of r^(2n + 1) exp(-r^2 / 2)
+        angular = half * (weights * np.cos(angles) ** degree * np.cos(angles - theta) ** degree).sum()
+        expected[i, j] = 2 / (2 * np.pi) * radial * angular * (lengths[i] * lengths[j]) ** degree
+    np.testing.assert_allclose(kernel(z).to_dense().detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+def recursion(a: np.ndarray, b: np.ndarray, degree: int, depth: int) -> float:
+    """The kernel of a layer from that of the layer before, one pair of vectors at a time."""
+    if depth == 0:
+        return float(a @ b)
+    ab, aa, bb = (recursion(u, v, degree, depth - 1) for u, v in ((a, b), (a, a), (b, b)))
+    theta = math.acos(max(-1.0, min(1.0, ab / math.sqrt(aa * bb))))
+    s, c = math.sin(theta), math.cos(theta)
+    j = [math.pi - theta, s + (math.pi - theta) * c, 3 * s * c + (math.pi - theta) * (1 + 2 * c * c)][degree]
+    return (aa * bb) ** (degree / 2) * j / math.pi
+
+
+@DEGREES
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_equals_the_recursion(degree: int, depth: int) -> None:
+    kernel, z1, z2 = arc_cosine(degree, depth, ard_num_dims=2), points(5), points(8)[5:]
+    a, b = inputs(kernel, z1), inputs(kernel, z2)
+    expected = [[recursion(u, v, degree, depth) for v in b] for u in a]
+    np.testing.assert_allclose(kernel(z1, z2).to_dense().detach().numpy(), expected, rtol=1e-10)
+
+
+@DEGREES
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_diagonal_and_positive_semidefinite(degree: int, depth: int, dtype: torch.dtype) -> None:
+    kernel, z = arc_cosine(degree, depth).to(dtype), points(60, dtype=dtype)
+    z = torch.cat([z, z[:20]])
+    k = kernel(z).to_dense()
+    assert k.dtype == dtype
+    torch.testing.assert_close(kernel(z, diag=True), k.diagonal())
+    eigenvalues = torch.linalg.eigvalsh(k.detach().double())
+    assert eigenvalues.min() > -100 * torch.finfo(dtype).eps * eigenvalues.max()
+
+
+@DEGREES
+def test_batches(degree: int) -> None:
+    """A batch of kernels on a batch of points is the kernels one by one."""
+    kernel = arc_cosine(degree, 2, batch_shape=torch.Size([3]), ard_num_dims=2)
+    z = points(15).reshape(3, 5, 2)
+    k, diagonal = kernel(z).to_dense(), kernel(z, diag=True)
+    assert k.shape == (3, 5, 5)
+    torch.testing.assert_close(diagonal, k.diagonal(dim1=-2, dim2=-1))
+    for i in range(3):
+        torch.testing.assert_close(kernel[i](z[i]).to_dense(), k[i])
+
+
+@DEGREES
+@pytest.mark.parametrize("depth", [1, 2])
+def test_gradients_equal_finite_differences(degree: int, depth: int) -> None:
+    kernel = arc_cosine(degree, depth, ard_num_dims=2)
+
+    def covariance(z1: Tensor, z2: Tensor, *_: Tensor) -> Tensor:
+        return kernel.forward(z1, z2)
+
+    z = points(6).requires_grad_()
+    assert torch.autograd.gradcheck(covariance, (z[:3], z[3:], *kernel.parameters()))
+
+
+@DEGREES
+@pytest.mark.parametrize("depth", [1, 3])
+def test_gradients_are_finite_where_points_coincide(degree: int, depth: int) -> None:
+    kernel, z = ArcCosine(degree, depth), points(50, dtype=torch.float32)
+    z = torch.cat([z, z, z + 1e-4, z + 1e-7]).requires_grad_()
+    kernel(z).to_dense().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in (z, *kernel.parameters()))
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_gradient_on_the_diagonal_is_that_of_the_closed_form(degree: int) -> None:
+    """k(z, z) = J_n(0) / pi |a|^2n: nothing is lost where the angle is cut to zero."""
+    kernel, z = arc_cosine(degree), points().requires_grad_()
+    closed = {1: 1, 2: 3}[degree] * ((z / kernel.lengthscale).square().sum(-1) + kernel.bias.squeeze()) ** degree
+    (expected,) = torch.autograd.grad(closed.sum(), z)
+    for diagonal in (kernel(z, diag=True), kernel(z).to_dense().diagonal()):
+        torch.testing.assert_close(torch.autograd.grad(diagonal.sum(), z)[0], expected)
+
+
+@DEGREES
+def test_runs_on_the_meta_device(degree: int) -> None:
+    kernel = gpytorch.kernels.ScaleKernel(ArcCosine(degree, 2)).to("meta")
+    z = torch.empty(5, 2, device="meta", requires_grad=True)
+    k = kernel(z, z[:3]).to_dense()
+    assert (k.shape, k.device.type, kernel(z, diag=True).shape) == ((5, 3), "meta", (5,))
+    k.sum().backward()
+
+
+@pytest.mark.parametrize(("degree", "depth"), [(3, 1), (1, 0)])
+def test_refuses_what_it_is_not(degree: int, depth: int) -> None:
+    with pytest.raises(UserError, match="arc-cosine"):
+        ArcCosine(degree, depth)
+
+
+def test_refuses_to_take_dimensions_apart() -> None:
+    with pytest.raises(NotImplementedError, match="latent dimensions"):
+        ArcCosine().forward(points(), points(), last_dim_is_batch=True)
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_configured_kernel_can_be_trained(path: Path) -> None:
+    assert path.read_text().startswith("# ")
+    config = OmegaConf.create({"model": {"latent_dim": 3}, "kernel": OmegaConf.load(path)})
+    kernel = instantiate(config.kernel).double()
+    z = points(30, latent_dim=3).requires_grad_()
+    k = kernel(z).to_dense()
+    torch.testing.assert_close(kernel(z, diag=True), k.diagonal())
+    assert torch.linalg.eigvalsh(k).min() > -1e-10
+    (k + torch.eye(30)).logdet().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() and p.grad.any() for p in (z, *kernel.parameters()))
+
+
+def test_ard_follows_the_latent_dimension() -> None:
+    config = OmegaConf.create({"model": {"latent_dim": 4}, "kernel": OmegaConf.load(CONF / "rbf_ard.yaml")})
+    assert instantiate(config.kernel).base_kernel.lengthscale.shape == (1, 4)
