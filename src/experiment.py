@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from hydra.utils import get_class
 from pytorch_lightning import Trainer, seed_everything
-from pytorch_lightning.callbacks import ModelCheckpoint
 
 from src import runs
-from src.callbacks import History, Progress
+from src.callbacks import History, LastCheckpoints, Progress
 from src.data.module import DataModule
 from src.metrics import evaluate, latent_means, metrics_table
 from src.models.base import Decoder
@@ -34,6 +33,7 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     model.check(data.batch_size)
     history = History(folder / "history.csv")
     trainer = make_trainer(config["trainer"], history, folder)
+    runs.make_way(folder)
     with runs.recorded(folder, config):
         fit(trainer, model, data, folder / "last.ckpt")
         metrics = {**evaluate(model, data, seed=config["seed"], **config["evaluation"]), **cost(history)}
@@ -52,16 +52,15 @@ def make_data(config: Config) -> DataModule:
 
 def make_trainer(spec: dict[str, Any], history: History, folder: Path) -> Trainer:
     """Lightning's trainer with our history and bar, and a checkpoint after every epoch."""
-    last = ModelCheckpoint(folder, filename="last", save_top_k=1, enable_version_counter=False, every_n_epochs=1)
     bar = [Progress()] if spec["enable_progress_bar"] else []
-    trainer: Trainer = make(spec, callbacks=[history, last, *bar], logger=False)
+    trainer: Trainer = make(spec, callbacks=[history, *bar, LastCheckpoints(folder)], logger=False)
     return trainer
 
 
 def fit(trainer: Trainer, model: Decoder, data: DataModule, checkpoint: Path) -> None:
     """Train, from the last checkpoint where there is one; the model stays on the device it was trained on."""
     model.initialise(data.train)
-    model.train()  # GPyTorch's kernels share a module, which an earlier model of this process may have left in eval mode
+    model.train()  # all GPyTorch kernels share a module, which an earlier model may have left in eval mode
     resume = str(checkpoint) if checkpoint.exists() else None
     trainer.fit(model, datamodule=data, ckpt_path=resume, weights_only=True)
     model.to(trainer.strategy.root_device).eval()

@@ -15,9 +15,14 @@ Kind = Literal["point", "diagonal", "full"]
 
 @dataclass(frozen=True)
 class Point:
-    """All mass on one latent point, with the two methods of torch's distributions that the models use."""
+    """All mass on one latent point, with what the models use of torch's distributions."""
 
     mean: Tensor  # [B, Q]
+
+    @property
+    def variance(self) -> Tensor:
+        """None at all."""
+        return torch.zeros_like(self.mean)
 
     def rsample(self) -> Tensor:
         """The point itself."""

@@ -5,4 +5,5 @@ import numpy as np
 
 def stream(seed: int, *position: int) -> int:
     """The seed of one epoch, step or draw: streams of different positions are independent."""
-    return int(np.random.SeedSequence((seed, *position)).generate_state(1, np.uint64)[0])
+    # The length is mixed in because a seed sequence ignores trailing zeros.
+    return int(np.random.SeedSequence((seed, len(position), *position)).generate_state(1, np.uint64)[0])

@@ -90,6 +90,15 @@ def check_writable(outputs: Path) -> None:
         raise UserError(f"cannot write to paths.outputs={outputs}: {error.strerror}") from error
 
 
+def make_way(folder: Path) -> None:
+    """Let a run begin anew: a finished one is moved aside, whole; of a failed one the checkpoint is forgotten."""
+    if status(folder) == "done":
+        started = read_json(folder / "record.json")["started"].replace(":", "")
+        folder.rename(folder.with_name(f"{folder.name}.{started}"))
+    elif status(folder) == "failed":
+        (folder / "last.ckpt").unlink(missing_ok=True)
+
+
 @contextmanager
 def recorded(folder: Path, config: Config) -> Iterator[None]:
     """Keep the record of a run while the body does its work; one process at a time.

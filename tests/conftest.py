@@ -30,6 +30,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs a network: run by `pytest -m network`"))
 
 
+@pytest.fixture
+def cholesky_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the matrices that are factorised while a test runs."""
+    sizes: list[int] = []
+    cholesky = torch.linalg.cholesky
+
+    def counted(k: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(k))
+        return cholesky(k)
+
+    monkeypatch.setattr(torch.linalg, "cholesky", counted)
+    return sizes
+
+
 @pytest.fixture(scope="session")
 def data_root() -> Path:
     """The folder of real data: the environment's GP_DECODERS_DATA, or shared/data beside the repository."""

@@ -63,9 +63,10 @@ class ShuffledBatches(Sampler[Tensor]):
         return self.num_data // self.batch_size
 
     def __iter__(self) -> Iterator[Tensor]:
+        # A generator draws the order with the first batch: a resumed Trainer calls iter() before set_epoch().
         generator = torch.Generator().manual_seed(stream(self.seed, self.epoch))
         order = torch.randperm(self.num_data, generator=generator)
-        return iter(order[: len(self) * self.batch_size].split(self.batch_size))
+        yield from order[: len(self) * self.batch_size].split(self.batch_size)
 
 
 class DataModule(LightningDataModule):

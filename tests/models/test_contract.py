@@ -43,7 +43,7 @@ def posteriors(name: str) -> tuple[str, ...]:
 def decoder_class(name: str) -> type[Decoder]:
     from hydra.utils import get_class
 
-    return get_class(composed(f"model={name}")["model"]["_target_"])  # type: ignore[return-value]
+    return get_class(composed(f"model={name}")["model"]["_target_"])
 
 
 CASES = [
@@ -120,17 +120,14 @@ def test_training_steps_lower_the_loss_and_touch_only_the_batchs_free_latents(mo
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
-    if before is not None:
-        moved = (model.latents.mean.weight != before).any(1)
+    if isinstance(model.latents, Free) and before is not None:
+        moved = torch.ne(model.latents.mean.weight, before).any(1)
         assert set(moved.nonzero().flatten().tolist()) == set(batch.index.tolist())
 
 
-def test_one_cholesky_a_step(model: Decoder, data: Digits, monkeypatch: Any) -> None:
-    sizes = []
-    cholesky = torch.linalg.cholesky
-    monkeypatch.setattr(torch.linalg, "cholesky", lambda k: sizes.append(len(k)) or cholesky(k))
+def test_one_cholesky_a_step(model: Decoder, data: Digits, cholesky_sizes: list[int]) -> None:
     model.objective(first_batch(data))
-    assert sizes in ([], [ACTIVE])
+    assert cholesky_sizes in ([], [ACTIVE])
 
 
 def test_float64_by_one_switch(model: Decoder, data: Digits) -> None:

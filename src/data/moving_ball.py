@@ -1,0 +1,141 @@
+"""Moving ball: videos of a ball on a smooth random path, made on the fly (Pearce, 2019)."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from src.data.module import Batch, DataModule, ShuffledBatches, Split
+from src.errors import UserError
+from src.randomness import stream
+
+FRAMES, SIDE, RADIUS = 30, 32, 3
+LENGTH_SCALE, JITTER = 2.0, 1e-5
+TRAIN, TEST, FRESH = range(3)  # streams of randomness
+TEST_SEED = 0  # the test videos are the same in every run
+
+
+class MovingBall(DataModule):
+    """Videos of 30 binary frames, [N, 1, 32, 32] as float32, of a ball whose two coordinates are draws of a GP.
+
+    A sample is one frame; `aux` is its video and its time, 0 to 29. Batches are whole videos, their frames in random
+    order as every model may expect; `batch.index.argsort()` puts them back to [videos, 30].
+
+    As published, every step trains on `batch_videos` videos that were never seen before, a function of seed, epoch
+    and step, and an epoch is as long as `steps_per_epoch` says. `train` is a fixed sample of the same distribution for
+    what needs stored data: the data mean, active sets, evaluation. Fresh frames are no rows of it: their index lies
+    beyond its end. Models with free latents, one a data point, need `fresh=False`, which trains on `train` itself.
+
+    A number names one video in all of this: first those of `train`, then those of `test`, then those of a fresh batch.
+    """
+
+    test_paths: Tensor  # [videos, 30, 2], float64: where the ball of each test video is
+
+    def __init__(
+        self,
+        batch_videos: int = 35,
+        steps_per_epoch: int = 250,
+        num_train_videos: int = 350,
+        num_test_videos: int = 35,
+        fresh: bool = True,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(batch_videos * FRAMES, seed=seed)
+        if not 1 <= batch_videos <= num_train_videos:
+            raise UserError(
+                f"dataset.batch_videos={batch_videos} must lie between 1 and the {num_train_videos} training videos"
+            )
+        if steps_per_epoch < 1 or num_test_videos < 1:
+            raise UserError("dataset.steps_per_epoch and dataset.num_test_videos must be at least 1")
+        self.batch_videos, self.steps_per_epoch, self.fresh = batch_videos, steps_per_epoch, fresh
+        self.num_train_videos, self.num_test_videos = num_train_videos, num_test_videos
+
+    def load(self) -> tuple[Split, Split]:
+        """Draw the stored videos."""
+        train_paths = draw_paths(self.num_train_videos, np.random.default_rng(stream(self.seed, TRAIN)))
+        self.test_paths = draw_paths(self.num_test_videos, np.random.default_rng(stream(TEST_SEED, TEST)))
+        return record(train_paths, first_video=0), record(self.test_paths, first_video=self.num_train_videos)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Batches of whole videos, fresh or stored."""
+        if self.fresh:
+            videos = FreshVideos(self.batch_videos, self.num_train_videos + self.num_test_videos, self.seed)
+            return DataLoader(videos, sampler=Steps(self.steps_per_epoch), batch_size=None)
+        sampler = WholeVideos(self.num_train_videos, self.batch_videos, self.seed)
+        return DataLoader(self.train, sampler=sampler, batch_size=None)
+
+
+class FreshVideos(Dataset[Batch]):
+    """Batches of videos that are made when they are asked for, by epoch and step."""
+
+    def __init__(self, num_videos: int, first_video: int, seed: int) -> None:
+        self.num_videos, self.first_video, self.seed = num_videos, first_video, seed
+
+    def __getitem__(self, position: tuple[int, int]) -> Batch:
+        """The batch of an epoch and a step."""
+        rng = np.random.default_rng(stream(self.seed, FRESH, *position))
+        frames = record(draw_paths(self.num_videos, rng), self.first_video)
+        batch = frames[torch.from_numpy(rng.permutation(len(frames)))]
+        batch.index = batch.index + self.first_video * FRAMES
+        return batch
+
+
+class Steps(Sampler[tuple[int, int]]):
+    """The positions (epoch, step) of an epoch."""
+
+    def __init__(self, num_steps: int) -> None:
+        self.num_steps, self.epoch = num_steps, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by Lightning before every epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.num_steps
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        for step in range(self.num_steps):
+            yield self.epoch, step
+
+
+class WholeVideos(ShuffledBatches):
+    """Rows of whole stored videos, in random order; the number of data and the batch size count videos."""
+
+    def __iter__(self) -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(stream(self.seed, self.epoch, FRAMES))
+        for videos in super().__iter__():
+            rows = (videos[:, None] * FRAMES + torch.arange(FRAMES)).flatten()
+            yield rows[torch.randperm(len(rows), generator=generator)]
+
+
+def record(paths: Tensor, first_video: int) -> Split:
+    """The frames of videos that are numbered from `first_video` on, one video after the other."""
+    videos = torch.arange(first_video, first_video + len(paths))
+    return Split(render(paths), aux=torch.cartesian_prod(videos, torch.arange(FRAMES)).float())
+
+
+def render(paths: Tensor) -> Tensor:
+    """Frames [videos * 30, 1, 32, 32] of paths [videos, 30, 2] (down, across): 1 within 3 pixels of the ball, else 0.
+
+    The origin of a path is the middle pixel (16, 16) and its unit 6.4 pixels; the ball may leave the frame.
+    """
+    centres = SIDE / 2 + SIDE / 5 * paths.flatten(0, 1)
+    down, across = (torch.arange(SIDE) - centres[..., None]).square().unbind(1)  # [videos * 30, 32]
+    return (down[:, :, None] + across[:, None, :] < RADIUS**2).float().unsqueeze(1)
+
+
+def draw_paths(num_videos: int, rng: np.random.Generator) -> Tensor:
+    """Paths [videos, 30, 2], two independent GP draws each."""
+    return torch.from_numpy(path_cholesky() @ rng.standard_normal((num_videos, FRAMES, 2)))
+
+
+@cache
+def path_cholesky() -> np.ndarray:
+    """The Cholesky factor [30, 30] of an RBF kernel with unit variance at times 0 to 29."""
+    time = np.arange(FRAMES)
+    covariance = np.exp(-0.5 * ((time[:, None] - time) / LENGTH_SCALE) ** 2)
+    return np.linalg.cholesky(covariance + JITTER * np.eye(FRAMES))

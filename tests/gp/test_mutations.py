@@ -1,0 +1,68 @@
+"""The errors of published code, planted one by one: each must break one of the identities."""
+
+import types
+from collections.abc import Callable
+from inspect import getsource
+
+import pytest
+import torch
+
+from src.gp import active_set
+from tests.gp import test_active_set as identities
+
+MUTATIONS = {
+    "the square of the mean": ("(x - mean).square()", "(x - mean.square())"),
+    "Q for D": ("num_outputs * log_det", "self.z.shape[-1] * log_det"),
+    "R / N": ("(num_data - active_size) / len(x_rest)", "len(x_rest) / num_data"),
+    "no log 2 pi in the active term": (" + num_active * num_outputs * LOG_2PI", ""),
+    "no log 2 pi in the rest": ("(variance.log() + LOG_2PI)", "variance.log()"),
+    "sd for variance in the density": ("squared_error / variance", "squared_error / variance.sqrt()"),
+    "sd for variance in the log": ("variance.log()", "variance.sqrt().log()"),
+    "no noise in the predictive variance": (" + self.noise - projection", " - projection"),
+    "half the log-determinant": ("2 * self.chol.diagonal()", "self.chol.diagonal()"),
+    "N for N - A": ("(num_data - active_size)", "num_data"),
+    "no weight in the random-size form": ("len(x) / rest_size * given", "given"),
+}
+CHECKS: list[Callable[..., None]] = [
+    identities.test_the_marginal_likelihood_is_the_gaussian_density,
+    identities.test_the_closed_form_of_one_active_and_one_other_point,
+    identities.test_batches_weigh_the_rest_so_that_their_mean_is_the_full_objective,
+    identities.test_the_random_size_form_has_the_exact_value_as_its_mean,
+    identities.test_predictions_equal_gpytorchs_exact_gp,
+]
+
+
+def failing_checks(source: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[str]:
+    """The names of the checks that fail when `src.gp.active_set` reads like this."""
+    module = types.ModuleType("src.gp.active_set")
+    with monkeypatch.context() as patch:
+        patch.setitem(__import__("sys").modules, module.__name__, module)
+        exec(compile(source, "mutated", "exec"), module.__dict__)
+        for name in ("condition", "fixed_size", "log_marginal", "random_size"):
+            patch.setattr(identities, name, getattr(module, name))
+        return [check.__name__ for check in CHECKS if fails(check, request)]
+
+
+def fails(check: Callable[..., None], request: pytest.FixtureRequest) -> bool:
+    arguments = {name: request.getfixturevalue(name) for name in ("data", "kernel") if name in check.__annotations__}
+    try:
+        check(**arguments)
+    except AssertionError:
+        return True
+    return False
+
+
+data, kernel = identities.data, identities.kernel
+
+
+def test_the_checks_pass_as_it_stands(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    assert failing_checks(getsource(active_set), monkeypatch, request) == []
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_is_found(name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    old, new = MUTATIONS[name]
+    source = getsource(active_set)
+    assert source.count(old) == 1
+    with torch.no_grad():
+        assert failing_checks(source.replace(old, new), monkeypatch, request)
