@@ -30,15 +30,16 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     seed_everything(config["seed"], verbose=False)
     data = make_data(config)
     model = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
-    model.check(data.batch_size)
+    model.check(data)
     history = History(folder / "history.csv")
     trainer = make_trainer(config["trainer"], history, folder)
     runs.make_way(folder)
     with runs.recorded(folder, config):
-        fit(trainer, model, data, folder / "last.ckpt")
+        fit(trainer, model, data, folder)
         metrics = {**evaluate(model, data, seed=config["seed"], **config["evaluation"]), **cost(history)}
         draw_figures(model, data, folder / "figures")
         runs.write_json(folder / "metrics.json", metrics)
+    runs.forget_checkpoints(folder)
     print(summary(folder))
     return metrics
 
@@ -57,19 +58,21 @@ def make_trainer(spec: dict[str, Any], history: History, folder: Path) -> Traine
     return trainer
 
 
-def fit(trainer: Trainer, model: Decoder, data: DataModule, checkpoint: Path) -> None:
-    """Train, from the last checkpoint where there is one; the model stays on the device it was trained on."""
-    model.initialise(data.train)
+def fit(trainer: Trainer, model: Decoder, data: DataModule, folder: Path) -> None:
+    """Train, from the last checkpoint where there is one, and keep the trained model in `model.ckpt`."""
+    model.initialise(data)
     model.train()  # all GPyTorch kernels share a module, which an earlier model may have left in eval mode
-    resume = str(checkpoint) if checkpoint.exists() else None
-    trainer.fit(model, datamodule=data, ckpt_path=resume, weights_only=True)
-    model.to(trainer.strategy.root_device).eval()
+    last = folder / "last.ckpt"
+    trainer.fit(model, datamodule=data, ckpt_path=str(last) if last.exists() else None, weights_only=True)
+    model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
+    model.finalise(data)
+    trainer.save_checkpoint(folder / "model.ckpt", weights_only=True)
 
 
 def load_model(config: Config, folder: Path) -> Decoder:
     """The trained model of a run, from its checkpoint alone."""
     model_class: type[Decoder] = get_class(config["model"]["_target_"])
-    return model_class.load_from_checkpoint(folder / "last.ckpt", map_location="cpu", weights_only=True).eval()
+    return model_class.load_from_checkpoint(folder / "model.ckpt", map_location="cpu", weights_only=True).eval()
 
 
 def cost(history: History) -> dict[str, float]:

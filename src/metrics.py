@@ -43,8 +43,8 @@ def evaluate(model: Decoder, data: DataModule, active_sets: int, condition_on: i
 def latent_means(model: Decoder, split: Split, seen: bool) -> Tensor:
     """The latent means [n, Q] of a split, on the CPU; `seen` tells whether its rows are those of the training data."""
     chunks = tqdm(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK), leave=False, disable=None)
-    device = model.data_mean.device
-    return torch.cat([model.encode(c.x.to(device), c.index.to(device) if seen else None).mean.cpu() for c in chunks])
+    batches = (chunk.to(model.data_mean.device) for chunk in chunks)
+    return torch.cat([model.encode(b.x, b.index if seen else None, b.aux).mean.cpu() for b in batches])
 
 
 def given_sets(model: Decoder, train: Split, size: int | None, count: int, seed: int) -> list[Any]:
@@ -52,9 +52,8 @@ def given_sets(model: Decoder, train: Split, size: int | None, count: int, seed:
     if size is None:
         return [None]
     draws = 1 if size == len(train) else count
-    device = model.data_mean.device
     batches = [train.draw(size, stream(seed, size, draw)) for draw in range(draws)]
-    return [model.given(type(b)(b.x.to(device), b.y, b.index.to(device), b.aux)) for b in batches]
+    return [model.given(batch.to(model.data_mean.device)) for batch in batches]
 
 
 def predictive_scores(model: Decoder, test: Split, z: Tensor, givens: Sequence[Any]) -> dict[str, float]:

@@ -96,7 +96,13 @@ def make_way(folder: Path) -> None:
         started = read_json(folder / "record.json")["started"].replace(":", "")
         folder.rename(folder.with_name(f"{folder.name}.{started}"))
     elif status(folder) == "failed":
-        (folder / "last.ckpt").unlink(missing_ok=True)
+        forget_checkpoints(folder)
+
+
+def forget_checkpoints(folder: Path) -> None:
+    """Leave no place to go on from: a finished run needs none, a failed one begins anew."""
+    for name in ("last.ckpt", "previous.ckpt"):
+        (folder / name).unlink(missing_ok=True)
 
 
 @contextmanager

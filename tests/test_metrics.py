@@ -11,6 +11,7 @@ from torch.distributions import Normal
 from src.data.module import Batch, DataModule, Split
 from src.metrics import evaluate, metrics_table, name_with_size, predictive_scores
 from src.models.base import Decoder, Terms
+from src.posterior import Point, Posterior
 
 
 class Known(Decoder):
@@ -25,8 +26,8 @@ class Known(Decoder):
     def objective(self, batch: Batch) -> Terms:
         raise NotImplementedError
 
-    def encode(self, x: Tensor, index: Tensor | None = None):  # type: ignore[no-untyped-def]  # noqa: ANN201
-        return Normal(x[:, :2], 1.0)
+    def encode(self, x: Tensor, index: Tensor | None = None, aux: Tensor | None = None) -> Posterior:
+        return Point(x[:, :2])
 
     def given(self, batch: Batch | None = None) -> float:
         return 0.0 if batch is None else float(batch.x.mean())

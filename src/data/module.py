@@ -22,6 +22,11 @@ class Batch:
     index: Tensor  # [B], rows of the split
     aux: Tensor | None  # [B, P]
 
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on a device."""
+        y, aux = (None if t is None else t.to(device) for t in (self.y, self.aux))
+        return Batch(self.x.to(device), y, self.index.to(device), aux)
+
 
 @dataclass(frozen=True)
 class Split(Dataset[Batch]):

@@ -13,7 +13,7 @@ from torch.distributions import Normal
 from torch.nn import Parameter
 from torch.optim import Optimizer, SparseAdam
 
-from src.data.module import Batch, Split
+from src.data.module import Batch, DataModule, Split
 from src.errors import NumericalError, UserError
 from src.gp.linalg import NotPositiveDefiniteError
 from src.optim import WithSparseRows
@@ -79,10 +79,13 @@ class Decoder(LightningModule, ABC):
         """What `decode` conditions on: these training points, or those of the checkpoint; here nothing."""
         return None
 
-    def check(self, batch_size: int) -> None:
-        """Refuse, with the reason, a batch size that this model cannot be trained with."""
+    def check(self, data: DataModule) -> None:
+        """Refuse, with the reason, data that this model cannot be trained on."""
 
-    def encode(self, x: Tensor, index: Tensor | None = None) -> Posterior:
+    def finalise(self, data: DataModule) -> None:
+        """Keep, once training has ended, what prediction needs of the training data."""
+
+    def encode(self, x: Tensor, index: Tensor | None = None, aux: Tensor | None = None) -> Posterior:
         """q(z) of images, seen (`index` gives their rows) or unseen: free latents of unseen images are optimised."""
         if isinstance(self.latents, Free) and index is None:
             return self.embed(x)
@@ -112,14 +115,14 @@ class Decoder(LightningModule, ABC):
         """Observations as rows [B, D], less the training mean."""
         return self.as_float(x).flatten(1) - self.data_mean
 
-    def initialise(self, train: Split) -> None:
-        """Take what the model keeps of the training data: the mean, and a PCA start for free latents."""
+    def initialise(self, data: DataModule) -> None:
+        """Take what the model starts from: the mean of the training data, and PCA for free latents."""
         total = torch.zeros_like(self.data_mean, dtype=torch.float64)
-        for chunk in train.chunks(4096):
+        for chunk in data.train.chunks(4096):
             total += self.as_float(chunk.x).flatten(1).sum(0)
-        self.data_mean.copy_(total / len(train))
+        self.data_mean.copy_(total / len(data.train))
         if isinstance(self.latents, Free):
-            self.latents.start_at(self.principal_components(train))
+            self.latents.start_at(self.principal_components(data.train))
 
     def principal_components(self, train: Split) -> Tensor:
         """Whitened PCA scores [N, Q] of the data, with axes from at most 10,000 of them."""

@@ -11,7 +11,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 from torch.distributions import Normal
 
-from src.data.module import Batch, Split
+from src.data.module import Batch, DataModule
 from src.errors import UserError
 from src.gp.active_set import ActiveSet, Estimate, condition, fixed_size, random_size
 from src.models.base import Decoder, Terms
@@ -50,8 +50,9 @@ class SAS(Decoder):
         self.register_buffer("active_x", torch.zeros(self.active_size, *shape))
         self.register_buffer("active_index", torch.zeros(self.active_size, dtype=torch.long))
 
-    def check(self, batch_size: int) -> None:
+    def check(self, data: DataModule) -> None:
         """The active set is a part of the batch, and something must be left to predict."""
+        batch_size = data.batch_size
         if self.active_set == "random":
             if batch_size < self.num_data:
                 raise UserError(
@@ -64,10 +65,10 @@ class SAS(Decoder):
                 "the active set is drawn from the batch and predicts the rest of it"
             )
 
-    def initialise(self, train: Split) -> None:
+    def initialise(self, data: DataModule) -> None:
         """Also draw the active set that the checkpoint predicts from."""
-        super().initialise(train)
-        active = train.draw(len(self.active_x), stream(self.seed, len(train)))
+        super().initialise(data)
+        active = data.train.draw(len(self.active_x), stream(self.seed, self.num_data))
         self.active_x.copy_(self.as_float(active.x))
         self.active_index.copy_(active.index)
 

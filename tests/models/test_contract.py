@@ -62,8 +62,8 @@ def model(request: pytest.FixtureRequest, data: Digits) -> Decoder:
     torch.manual_seed(0)
     spec = composed(f"model={name}", f"active_set.size={ACTIVE}", *overrides)["model"]
     model: Decoder = make(spec, shape=data.shape, num_data=len(data.train), _recursive_=False)
-    model.check(data.batch_size)
-    model.initialise(data.train)
+    model.check(data)
+    model.initialise(data)
     return model
 
 
@@ -142,7 +142,7 @@ def test_float64_by_one_switch(model: Decoder, data: Digits) -> None:
 def test_a_checkpoint_alone_predicts_in_a_fresh_process(name: str, form: str, data: Digits, tmp_path: Path) -> None:
     spec = composed(f"model={name}", f"active_set.size={ACTIVE}", *FORMS[form])["model"]
     model: Decoder = make(spec, shape=data.shape, num_data=len(data.train), _recursive_=False)
-    model.initialise(data.train)
+    model.initialise(data)
     model.train()
     trainer = Trainer(
         max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False
