@@ -2,5 +2,6 @@
 
 import warnings
 
-# GPyTorch's linear algebra still uses torch.jit; the warning is for its authors, not for our users.
-warnings.filterwarnings("ignore", message=".*torch.jit.script.* is deprecated", category=FutureWarning)
+# Deprecations inside GPyTorch (torch.jit) and Lightning (pytree) are for their authors, not for our users.
+for message in (".*torch.jit.script.* is deprecated", ".*LeafSpec.* is deprecated"):
+    warnings.filterwarnings("ignore", message=message, category=FutureWarning)

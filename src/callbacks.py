@@ -11,7 +11,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from tqdm import tqdm
 
-from src.runs import write_whole
+from src.files import whole, write_whole
 
 
 class History(Callback):
@@ -53,11 +53,10 @@ class LastCheckpoints(Checkpoint):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Lightning calls checkpoints last, so that the epoch's row of the history is in it."""
-        unfinished = self.last.with_name(".unfinished.ckpt")
-        trainer.save_checkpoint(unfinished)
-        if self.last.exists():
-            self.last.replace(self.previous)
-        unfinished.replace(self.last)
+        with whole(self.last) as unfinished:
+            trainer.save_checkpoint(unfinished)
+            if self.last.exists():
+                self.last.replace(self.previous)
 
 
 class Progress(ProgressBar):

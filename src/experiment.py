@@ -13,6 +13,7 @@ from pytorch_lightning import Trainer, seed_everything
 from src import runs
 from src.callbacks import History, LastCheckpoints, Progress
 from src.data.module import DataModule
+from src.files import whole
 from src.metrics import evaluate, latent_means, metrics_table
 from src.models.base import Decoder
 from src.runs import Config
@@ -66,7 +67,8 @@ def fit(trainer: Trainer, model: Decoder, data: DataModule, folder: Path) -> Non
     trainer.fit(model, datamodule=data, ckpt_path=str(last) if last.exists() else None, weights_only=True)
     model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
     model.finalise(data)
-    trainer.save_checkpoint(folder / "model.ckpt", weights_only=True)
+    with whole(folder / "model.ckpt") as unfinished:
+        trainer.save_checkpoint(unfinished, weights_only=True)
 
 
 def load_model(config: Config, folder: Path) -> Decoder:

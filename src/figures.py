@@ -7,7 +7,6 @@ Each function makes a `Figure` of its own and touches no global state, so it nee
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 import torch
@@ -20,6 +19,8 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 from torch.distributions import Normal
 from torch.nn.functional import pad
+
+from src.files import whole
 
 Decode = Callable[[Tensor], Normal]
 
@@ -198,12 +199,8 @@ def curves(values: np.ndarray, extent: tuple[float, float, float, float]) -> np.
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the path's suffix, whole or not at all."""
-    temporary = path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
-    try:
-        figure.savefig(temporary, dpi=150 if path.suffix == ".png" else 300)  # a vector file is for print
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole(path) as unfinished:
+        figure.savefig(unfinished, dpi=150 if path.suffix == ".png" else 300)  # a vector file is for print
 
 
 def panel(grid: Grid, width: float, height: float) -> tuple[Figure, Axes]:

@@ -16,6 +16,12 @@ def mlp(shape: Sequence[int], outputs: int, hidden: Sequence[int] = (512, 256)) 
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(widths[-1], outputs))
 
 
+def mlp_decoder(shape: Sequence[int], inputs: int, hidden: Sequence[int] = (256, 512)) -> nn.Sequential:
+    """The encoder's mirror image, Q-256-512-D; without hidden layers a linear map."""
+    layers = [layer for pair in pairwise([inputs, *hidden]) for layer in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear([inputs, *hidden][-1], math.prod(shape)), nn.Unflatten(1, tuple(shape)))
+
+
 def conv(shape: Sequence[int], outputs: int, channels: Sequence[int] = (32, 64), hidden: int = 256) -> nn.Sequential:
     """A small convolutional encoder: every layer of 3 x 3 filters halves the image."""
     if len(shape) != 3:

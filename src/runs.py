@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from src.errors import UserError
+from src.files import write_whole
 
 Config = dict[str, Any]
 
@@ -50,19 +51,6 @@ def folder_name(config: Config, model: str, dataset: str) -> str:
     size = config["model"].get("active_set")
     active = [] if size is None else [size if isinstance(size, str) else f"a{size}"]
     return "-".join([model, dataset, *active, f"s{config['seed']}", fingerprint(config)])
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader, or a crash, never meets half of it."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with unfinished.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

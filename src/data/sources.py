@@ -5,7 +5,6 @@ import hashlib
 import io
 import logging
 import pickle
-import secrets
 import socket
 import struct
 import subprocess
@@ -25,6 +24,7 @@ import numpy as np
 from filelock import FileLock
 
 from src.errors import UserError
+from src.files import write_whole
 
 SECONDS_WITHOUT_AN_ANSWER = 20
 SECONDS_FOR_A_COMMAND = 900
@@ -105,6 +105,7 @@ def fetch(files: FileSet, root: Path) -> Obtained:
         log.info("%s: trying %s", files.name, title)
         try:
             contents = fetch_from(source, files)
+            folder.mkdir(parents=True, exist_ok=True)
             for name in contents.keys() - local.keys():
                 write_whole(folder / name, contents[name])
             return Obtained(contents, title)
@@ -121,17 +122,6 @@ def fetch_from(source: Source, files: FileSet) -> dict[str, bytes]:
     if len(contents) < len(files.md5):
         raise ValueError("; ".join(problems))
     return contents
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_file = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        partial_file.write_bytes(content)
-        partial_file.replace(path)
-    finally:
-        partial_file.unlink(missing_ok=True)
 
 
 def not_obtained(files: FileSet, root: Path, problems: list[str]) -> UserError:

@@ -106,6 +106,17 @@ class Decoder(LightningModule, ABC):
 
         return fit(self.latents.kind, known[nearest], log_likelihood, steps, lr)
 
+    def per_value(self, terms: dict[str, Tensor], jitter: float = 0.0) -> Terms:
+        """The loss, minus the sum of these terms in nats, for each of the N D observed values."""
+        parts = {name: term / (self.num_data * self.data_mean.numel()) for name, term in terms.items()}
+        loss = -torch.stack(list(parts.values())).sum()
+        return Terms(loss, {**{name: part.detach() for name, part in parts.items()}, "jitter": jitter})
+
+    def normal(self, mean: Tensor, variance: Tensor) -> Normal:
+        """Pixels [B, *shape] from centred means [B, D] and one variance an observation [B]."""
+        scale = variance.sqrt().view(-1, *[1] * len(self.shape))
+        return Normal((mean + self.data_mean).unflatten(1, self.shape), scale, validate_args=False)
+
     def as_float(self, x: Tensor) -> Tensor:
         """Observations [B, *shape] in the model's precision; bytes 0..255 become 0..1."""
         x_float = x.to(self.data_mean.dtype)
@@ -159,10 +170,14 @@ class Decoder(LightningModule, ABC):
         ]
         return "hyperparameters: " + ", ".join(values)
 
+    def gp_parameters(self) -> list[Parameter]:
+        """What learns at the GP's rate: the hyperparameters of kernel and noise."""
+        return [parameter for _, parameter, _ in gpytorch_parameters(self)]
+
     def configure_optimizers(self) -> Optimizer:
         """Nets learn at `lr`, kernel and noise at `gp_lr_factor` times it, free latents at `latent_lr_factor` times."""
         spec = self.optimizer_spec
-        gp = [p for _, p, _ in gpytorch_parameters(self)]
+        gp = self.gp_parameters()
         rows = list(self.latents.parameters()) if isinstance(self.latents, Free) else []
         special = {id(p) for p in [*gp, *rows]}
         nets = [p for p in self.parameters() if id(p) not in special]

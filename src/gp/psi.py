@@ -1,0 +1,132 @@
+"""Psi statistics: expectations of a kernel under Gaussian q(z_n) (Titsias & Lawrence, 2010, Section 3.2).
+
+They come back in float64, whatever the inputs are. The bounds divide psi2 by the eigenvalues of K_MM, down to 1e-7 of
+the largest entry: rounded to float32, the errors of psi2 would grow into the size of the statistic itself.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.distributions import Independent, MultivariateNormal
+
+from src.gp.active_set import covariance
+
+BLOCK = 2**19  # entries of the B x M x M array that exist at a time: 4 MB, so that they stay in the cache
+
+
+class Psi(NamedTuple):
+    """What the bounds need to know of B uncertain inputs."""
+
+    psi0: Tensor  # sum_n E[k(z_n, z_n)]
+    psi1: Tensor  # [B, M], E[k(z_n, Z)]
+    psi2: Tensor  # [M, M], sum_n E[k(Z, z_n) k(z_n, Z)]
+
+
+def has_closed_form(kernel: Kernel) -> bool:
+    """Whether `closed_form` knows this kernel: a scaled RBF, with one length scale or one a dimension."""
+    scaled_rbf = type(kernel) is ScaleKernel and type(kernel.base_kernel) is RBFKernel
+    return scaled_rbf and kernel.active_dims is None and not kernel.batch_shape
+
+
+def closed_form(kernel: Kernel, q: Independent | MultivariateNormal, inducing: Tensor) -> Psi:
+    """The statistics of s exp(-|z - z'|^2 / 2), with z in length scales, for q(z_n) of diagonal or full covariance.
+
+    psi1_nm = s E[exp(-|z_n - Z_m|^2 / 2)]
+    psi2_ij = s^2 exp(-|Z_i - Z_j|^2 / 4) sum_n E[exp(-|z_n - (Z_i + Z_j) / 2|^2)]
+
+    O(B M^2 F) with F = 2 Q + 1 features (diagonal) or (Q + 1) (Q + 2) / 2 (full), as matrix products and B M^2 / 2
+    exponentials; these are computed again for the gradient, so that memory is O(B M + M^2 F).
+    """
+    if not has_closed_form(kernel):
+        raise TypeError(f"there is no closed form of the psi statistics of {kernel}: use samples")
+    scale, lengthscale = kernel.outputscale.double(), kernel.base_kernel.lengthscale.double()  # [], [1, 1 or Q]
+    z = inducing.double() / lengthscale  # [M, Q]
+    mean, spread = moments(q, lengthscale)
+    rows, columns = torch.tril_indices(len(z), len(z), device=z.device)  # psi2 is symmetric: P = M (M + 1) / 2 pairs
+    left, right = z[rows], z[columns]  # [P, Q]
+    sums = SumOfExponentials.apply(*log_overlap(mean, spread, (left + right) / 2, 2))  # [P]
+    pairs = scale.square() * (-(left - right).square().sum(-1) / 4).exp() * sums
+    lower = z.new_zeros(len(z), len(z)).index_put((rows, columns), pairs)
+    point_features, inducing_features = log_overlap(mean, spread, z, 1)
+    psi1 = scale * (point_features @ inducing_features).exp()
+    return Psi(len(mean) * scale, psi1, lower + lower.tril(-1).mT)
+
+
+def sampled(kernel: Kernel, z: Tensor, inducing: Tensor) -> Psi:
+    """Unbiased estimates of the statistics of any kernel from samples z [S, B, Q] of q. O(S B M^2)."""
+    flat = z.double().flatten(0, 1)  # [S B, Q]
+    k = covariance(kernel, flat, inducing.double())  # [S B, M]
+    psi1 = k.unflatten(0, z.shape[:2]).mean(0)
+    return Psi(kernel(flat, diag=True).sum() / len(z), psi1, k.mT @ k / len(z))
+
+
+def moments(q: Independent | MultivariateNormal, lengthscale: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean [B, Q] of q and its variance [B, Q] or covariance [B, Q, Q], with z in length scales."""
+    mean = q.mean.double() / lengthscale
+    if isinstance(q, Independent):
+        return mean, q.variance.double() / lengthscale.square()
+    scale_tril = q.scale_tril.double() / lengthscale.mT
+    return mean, scale_tril @ scale_tril.mT
+
+
+def log_overlap(mean: Tensor, spread: Tensor, target: Tensor, power: int) -> tuple[Tensor, Tensor]:
+    """Features a [B, F] and b [F, T] with a b = log E[exp(-c |z_n - t|^2 / 2)], where c = `power` and t = `target`.
+
+    The expectation is |I + c S|^(-1/2) exp(-(m - t)^T P (m - t) / 2) with precision P = (I / c + S)^-1 for q(z_n) of
+    mean m and covariance S: a quadratic polynomial in t, which one matrix product evaluates for all n and t.
+    """
+    if spread.ndim == 2:
+        precision = 1 / (1 / power + spread)  # [B, Q], the diagonal of P
+        quadratic, shifted = precision, precision * mean
+        log_det, squares = (1 + power * spread).log().sum(-1), target.square()
+    else:
+        precision, log_det = inverse_and_log_det(spread, power)
+        rows, columns = torch.tril_indices(*precision.shape[1:], device=target.device)
+        twice = torch.where(rows == columns, 1, 2)  # an entry below the diagonal also stands for the one above it
+        quadratic, shifted = twice * precision[:, rows, columns], (precision @ mean[..., None]).squeeze(-1)
+        squares = target[:, rows] * target[:, columns]
+    constant = log_det + (shifted * mean).sum(-1)
+    a = torch.cat([-quadratic / 2, shifted, -constant[:, None] / 2], 1)
+    return a, torch.cat([squares, target, torch.ones_like(target[:, :1])], 1).mT
+
+
+def inverse_and_log_det(covariance: Tensor, power: int) -> tuple[Tensor, Tensor]:
+    """(I / c + S)^-1 [B, Q, Q] and log |I + c S| [B]. O(B Q^3)."""
+    identity = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    chol = torch.linalg.cholesky(identity + power * covariance)
+    log_det = 2 * chol.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return power * torch.cholesky_inverse(chol), log_det
+
+
+class SumOfExponentials(torch.autograd.Function):
+    """sum_n exp(a b)_np [P] of features a [B, F] and b [F, P], a block of columns at a time.
+
+    The gradient needs exp(a b) in matrix products alone; each block is computed twice, which in the cache is as fast as
+    to keep it and does not need the memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        """O(B P F)."""
+        ctx.save_for_backward(a, b)
+        return torch.cat([(a @ columns).exp_().sum(0) for columns in b.split(block_size(a), 1)])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """exp(a b) (b grad)^T and a^T exp(a b) grad. O(B P F)."""
+        a, b = ctx.saved_tensors
+        grad_a, grad_b = torch.zeros_like(a), []
+        for columns, weights in zip(b.split(block_size(a), 1), grad.split(block_size(a)), strict=True):
+            exponentials = (a @ columns).exp_()
+            grad_a.addmm_(exponentials, (columns * weights).mT)
+            grad_b.append(a.mT @ exponentials * weights)
+        return grad_a, torch.cat(grad_b, 1)
+
+
+def block_size(a: Tensor) -> int:
+    """How many columns make a block of `BLOCK` entries."""
+    return max(1, BLOCK // len(a))

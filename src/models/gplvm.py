@@ -1,0 +1,31 @@
+"""GP-LVM: the exact marginal likelihood (Lawrence, 2005)."""
+
+from typing import ClassVar
+
+from src.data.module import Batch, DataModule
+from src.errors import UserError
+from src.gp.active_set import condition
+from src.models.base import Terms
+from src.models.gp_decoder import GPDecoder
+from src.posterior import Kind
+
+
+class GPLVM(GPDecoder):
+    """Point latents, amortised or free; a full batch is Lawrence's model, smaller ones ignore what links batches.
+
+    Predictions condition on an active set, as those of SAS do.
+    """
+
+    posteriors: ClassVar[tuple[Kind, ...]] = ("point",)
+
+    def check(self, data: DataModule) -> None:
+        """Predictions need a number of training points."""
+        if not 1 <= self.active_size <= self.num_data:
+            raise UserError(f"active_set.size={self.active_size} must lie between 1 and N = {self.num_data}")
+
+    def objective(self, batch: Batch) -> Terms:
+        """Eq. 2 of the SAS paper: log p(x | z) of the batch, as N / B batches would add up. O(B^3)."""
+        z = self.encode(batch.x, batch.index).rsample()
+        all_points = condition(self.centred(batch.x), z, self.kernel, self.likelihood.noise)
+        evidence = self.num_data / len(z) * all_points.log_marginal()
+        return self.per_value({"evidence": evidence}, all_points.jitter)
