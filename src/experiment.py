@@ -54,7 +54,7 @@ def make_data(config: Config) -> DataModule:
 
 def make_trainer(spec: dict[str, Any], history: History, folder: Path) -> Trainer:
     """Lightning's trainer with our history and bar, and a checkpoint after every epoch."""
-    bar = [Progress()] if spec["enable_progress_bar"] else []
+    bar = [Progress(history)] if spec["enable_progress_bar"] else []
     trainer: Trainer = make(spec, callbacks=[history, *bar, LastCheckpoints(folder)], logger=False)
     return trainer
 

@@ -35,7 +35,7 @@ def test_the_example_of_a_new_model_trains() -> None:
     data.setup()
     model = names["Linear"](data.shape, len(data.train), config["encoder"], config["optimizer"])  # type: ignore[operator]
     model.initialise(data)
-    optimizer = model.configure_optimizers()
+    optimizer = model.make_optimizer()
     losses = []
     for batch in list(data.train_dataloader()) * 5:
         optimizer.zero_grad()

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.nn import Parameter
 from torch.optim import Optimizer, SparseAdam
+from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from src.data.module import Batch, DataModule, Split
 from src.errors import NumericalError, UserError
@@ -151,16 +152,15 @@ class Decoder(LightningModule, ABC):
         """Make the step's random numbers a function of seed, step and rank, whatever happened before."""
         torch.manual_seed(stream(self.seed, self.global_step, self.global_rank))
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """One objective, logged with its parts; stop where it is not a number."""
+    def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor | float]:
+        """One objective, returned with its parts; stop where it is not a number."""
         try:
             loss, parts = self.objective(batch)
         except NotPositiveDefiniteError as error:
             raise NumericalError(f"{error}; {self.describe_gp()}") from error
         if not torch.isfinite(loss):
             raise NumericalError(f"the loss is {loss.item()} at step {self.global_step}; {self.describe_gp()}")
-        self.log_dict({"loss": loss, **parts}, on_step=False, on_epoch=True, batch_size=len(batch.x))
-        return loss
+        return {"loss": loss, **parts}
 
     def describe_gp(self) -> str:
         """The hyperparameters of kernel and noise as a person reads them."""
@@ -174,7 +174,15 @@ class Decoder(LightningModule, ABC):
         """What learns at the GP's rate: the hyperparameters of kernel and noise."""
         return [parameter for _, parameter, _ in gpytorch_parameters(self)]
 
-    def configure_optimizers(self) -> Optimizer:
+    def configure_optimizers(self) -> Any:
+        """The optimiser, with rates that fall along half a cosine to zero at the last step, or stay constant."""
+        optimizer = self.make_optimizer()
+        if self.optimizer_spec["schedule"] == "constant":
+            return optimizer
+        schedule = CosineAnnealingLR(optimizer, int(self.trainer.estimated_stepping_batches))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def make_optimizer(self) -> Optimizer:
         """Nets learn at `lr`, kernel and noise at `gp_lr_factor` times it, free latents at `latent_lr_factor` times."""
         spec = self.optimizer_spec
         gp = self.gp_parameters()

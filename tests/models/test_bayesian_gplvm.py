@@ -43,7 +43,7 @@ def test_samples_agree_with_the_closed_form() -> None:
 def test_the_collapsed_model_predicts_after_training() -> None:
     data = Given(noisy_curve())
     model = built(data, "bayesian_gplvm", bound="collapsed", amortised=False, **SMALL)
-    optimizer = model.configure_optimizers()
+    optimizer = model.make_optimizer()
     for _ in range(200):
         optimizer.zero_grad()
         model.objective(rows(data)).loss.backward()

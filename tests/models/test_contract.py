@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from inspect import isabstract
 from pathlib import Path
@@ -15,7 +16,8 @@ from pytorch_lightning import Trainer
 import conf
 import src.models
 from src.data.images import Digits
-from src.data.module import Batch
+from src.data.module import Batch, DataModule
+from src.data.moving_ball import MovingBall
 from src.models.base import Decoder
 from src.posterior import Amortised, Free
 from src.specs import make
@@ -31,9 +33,14 @@ FORMS = {
 NUM_DATA, BATCH, ACTIVE = 150, 64, 20
 
 
-@pytest.fixture(scope="module")
-def data() -> Digits:
-    data = Digits(batch_size=BATCH, max_train=NUM_DATA, max_test=12)
+NEED_AUX = ("cvae", "gp_vae")  # tested on videos, since digits have no auxiliary inputs
+
+
+@cache
+def dataset(name: str) -> DataModule:
+    data: DataModule = Digits(batch_size=BATCH, max_train=NUM_DATA, max_test=12)
+    if name in NEED_AUX:
+        data = MovingBall(batch_videos=2, steps_per_epoch=2, num_train_videos=5, num_test_videos=1)
     data.setup()
     return data
 
@@ -119,7 +126,7 @@ def test_unseen_images_are_encoded_and_decoded(model: Decoder, data: Digits) -> 
 def test_training_steps_lower_the_loss_and_touch_only_the_batchs_free_latents(model: Decoder, data: Digits) -> None:
     batch = first_batch(data)
     before = model.latents.mean.weight.detach().clone() if isinstance(model.latents, Free) else None
-    optimizer = model.configure_optimizers()
+    optimizer = model.make_optimizer()
     losses = []
     for _ in range(30):
         torch.manual_seed(0)
