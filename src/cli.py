@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 
 import conf
+from src.errors import UserError
 from src.runs import plain
 
 CONF = Path(conf.__file__).parent
@@ -92,6 +94,19 @@ def suggestion(name: str, names: list[str]) -> str:
     """One sentence with the names nearest to one that does not exist."""
     near = get_close_matches(name, names, n=2, cutoff=0.75)
     return f"There is no {name}. Did you mean {' or '.join(near)}?" if near else f"There is no {name}."
+
+
+def heavy(module: str) -> Any:
+    """A module that loads torch and Lightning, which takes seconds: imported where it is needed, not at start-up."""
+    try:
+        return import_module(module)
+    except RuntimeError as error:
+        if "torchvision" not in str(error):
+            raise
+        raise UserError(
+            f"torchvision was built for another torch ({error}): install the two together, pip install torch torchvision, "
+            "or remove it, pip uninstall torchvision: it is needed for downloads only"
+        ) from error
 
 
 def with_hints(command: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from src import runs
+from src.cli import heavy
 from src.errors import UserError
 
 
@@ -31,15 +32,14 @@ def main(arguments: list[str] | None = None) -> None:
 def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     """The metrics of a run's checkpoint with other settings, kept in `evaluations/`; its record stays as it is."""
     config = runs.plain(overridden(folder, overrides))
-    from src.experiment import load_model, make_data  # here, so that --help and bad input answer at once
-    from src.metrics import evaluate, metrics_table
-
-    metrics = evaluate(load_model(config, folder), make_data(config), seed=config["seed"], **config["evaluation"])
+    experiment, scoring = heavy("src.experiment"), heavy("src.metrics")
+    model, data = experiment.load_model(config, folder), experiment.make_data(config)
+    metrics: dict[str, float] = scoring.evaluate(model, data, seed=config["seed"], **config["evaluation"])
     results = folder / "evaluations"
     results.mkdir(exist_ok=True)
     path = results / f"{runs.fingerprint(config)}.json"
     runs.write_json(path, {"overrides": overrides, "metrics": metrics})
-    print(f"\n{metrics_table(metrics)}\n\nkept in: {path}")
+    print(f"\n{scoring.metrics_table(metrics)}\n\nkept in: {path}")
     return metrics
 
 

@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
 from omegaconf import DictConfig, OmegaConf
 
-from src.cli import help_text, with_hints
+from src.cli import heavy, help_text, with_hints
 from src.errors import NumericalError, UserError
 from src.runs import plain
 
@@ -17,13 +17,11 @@ OmegaConf.register_new_resolver("gp_decoders_help", help_text, replace=True)
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
 def task(cfg: DictConfig) -> None:
     """One job of Hydra's."""
-    from src.experiment import run  # here, so that --help and typos answer without loading torch
-
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
 
     choices = HydraConfig.get().runtime.choices
     try:
-        run(plain(cfg), choices["model"], choices["dataset"])
+        heavy("src.experiment").run(plain(cfg), choices["model"], choices["dataset"])
     except (UserError, NumericalError) as error:
         raise CompactHydraException(f"Error: {error}") from error
 
