@@ -104,8 +104,8 @@ def heavy(module: str) -> Any:
         if "torchvision" not in str(error):
             raise
         raise UserError(
-            f"torchvision was built for another torch ({error}): install the two together, pip install torch torchvision, "
-            "or remove it, pip uninstall torchvision: it is needed for downloads only"
+            f"torchvision was built for another torch ({error}): install the two together (pip install torch "
+            "torchvision) or remove it (pip uninstall torchvision), since it is needed for downloads only"
         ) from error
 
 
