@@ -33,7 +33,7 @@ Override any value (--cfg job shows them all):
 
 def groups() -> dict[str, dict[str, str]]:
     """Every config group with its options and the one-line description at the top of each option's file."""
-    files = sorted(CONF.glob("*/*.yaml"), key=natural_order)
+    files = sorted((file for file in CONF.glob("*/*.yaml") if file.parent.name != "pair"), key=natural_order)
     return {
         group.name: {file.stem: description(file) for file in files if file.parent == group}
         for group in sorted({file.parent for file in files})
@@ -67,11 +67,13 @@ def hints(arguments: list[str]) -> Iterator[str]:
     chosen = [(key, option) for key, value in pairs if key in known for option in value.split(",")]
     wrong = [(key, option) for key, option in chosen if option not in known[key]]
     for key, option in wrong:
-        yield suggestion(f"{key}={option}", [f"{key}={name}" for name in known[key]])
+        yield suggestion(option, list(known[key]), f"{key}=")
     others = [key for key, _ in pairs if key not in known and not key.startswith("hydra")]
     if others and not wrong:
         keys = config_keys([f"{key}={option}" for key, option in chosen])
-        yield from (suggestion(key, [*known, *keys]) for key in others if key not in keys)
+        for key in others:
+            if key not in keys:
+                yield suggestion(key, [name for name in [*known, *keys] if ("." in name) == ("." in key)])
 
 
 def config_keys(choices: list[str]) -> list[str]:
@@ -90,10 +92,11 @@ def dotted(config: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield from dotted(value, f"{prefix}{key}.")
 
 
-def suggestion(name: str, names: list[str]) -> str:
+def suggestion(name: str, names: list[str], prefix: str = "") -> str:
     """One sentence with the names nearest to one that does not exist."""
-    near = get_close_matches(name, names, n=2, cutoff=0.75)
-    return f"There is no {name}. Did you mean {' or '.join(near)}?" if near else f"There is no {name}."
+    near = [prefix + found for found in get_close_matches(name, set(names), n=2)]
+    question = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"There is no {prefix}{name}.{question}"
 
 
 def heavy(module: str) -> Any:

@@ -1,5 +1,6 @@
 """A run from its plain config to its results on disk."""
 
+import logging
 import resource
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from src.metrics import evaluate, latent_means, metrics_table
 from src.models.base import Decoder
 from src.runs import Config
 from src.specs import make
+
+logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # its notes on every checkpoint are not our user's
 
 
 def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:

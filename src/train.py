@@ -1,7 +1,5 @@
 """Train and evaluate one model on one dataset: `python -m src.train model=sas dataset=mnist`."""
 
-import logging
-
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
@@ -17,7 +15,6 @@ OmegaConf.register_new_resolver("gp_decoders_help", help_text, replace=True)
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
 def task(cfg: DictConfig) -> None:
     """One job of Hydra's."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
 
     choices = HydraConfig.get().runtime.choices
     try:
