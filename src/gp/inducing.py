@@ -19,8 +19,8 @@ from src.gp.active_set import LOG_2PI, covariance
 from src.gp.linalg import add_diagonal, cholesky, solve_lower
 from src.gp.psi import Psi
 
-# Of the mean of the diagonal of K_MM. Rounding errors of psi2 grow by up to 1 / JITTER, and the bounds loosen by about
-# JITTER / noise nats a value: this is where both are small for a noise down to 1e-4.
+# Of the mean of the diagonal of K_MM. A smaller one lets rounding errors of psi2, which grow by 1 / JITTER, reach the
+# size of a noise of 1e-4; a larger one loosens the bounds, since it blurs what close inducing points tell apart.
 JITTER = 1e-7
 
 
@@ -74,7 +74,7 @@ class InducingPoints:
 
 
 def prior_covariance(kernel: Kernel, inducing: Tensor) -> Tensor:
-    """K_MM [M, M] in float64, with a jitter: the bounds stay bounds, for the inducing values u = f(Z) + a little noise."""
+    """K_MM [M, M] in float64, with a jitter: that of u = f(Z) + a little noise, so every bound is still a bound."""
     k_mm = covariance(kernel, inducing.double(), inducing.double())
     return add_diagonal(k_mm, JITTER * k_mm.diagonal().mean())
 
@@ -93,14 +93,15 @@ def project(psi: Psi, k_mm: Tensor) -> Projected:
 
 
 def collapsed_bound(x: Tensor, psi: Psi, k_mm: Tensor, noise: Tensor) -> tuple[Tensor, float]:
-    """The bound at the optimal q(u), less the KL divergence of q(z), and the jitter. O(M^3 + N M^2 + M^2 D + N M D).
+    """The bound on log p(x) at the optimal q(u), in nats, and the jitter. O(M^3 + N M^2 + M^2 D + N M D).
 
-    Titsias & Lawrence, Eq. 14-15, with s2 the noise and A = I + L^-1 psi2 L^-T / s2:
+    Titsias & Lawrence, Section 3, before the KL divergence of q(z) is taken off; s2 is the noise, P = L^-1 psi1^T x and
+    A = I + L^-1 psi2 L^-T / s2:
 
-        -N D / 2 log(2 pi s2) - D / 2 log|A| - (|x|^2 - tr(A^-1 P P^T) / s2 + D (psi0 - tr(K_MM^-1 psi2))) / (2 s2),
+        -N D / 2 log(2 pi s2) - D / 2 log|A| - (|x|^2 - tr(A^-1 P P^T) / s2 + D (psi0 - tr(K_MM^-1 psi2))) / (2 s2)
 
-    P = L^-1 psi1^T x. With psi from samples its mean is a bound too, above this one and below E_q[log p(x | z)]: each
-    draw has the q(u) that fits it best.
+    With psi from samples its mean is a bound too, above this one and below E_q[log p(x | z)]: each draw has the q(u)
+    that fits it best.
     """
     noise, projected = noise.double().squeeze(), project(psi, k_mm)
     chol, jitter = cholesky(precision(projected, noise))  # of A
@@ -134,7 +135,7 @@ def project_data(projected: Projected, x: Tensor) -> Tensor:
 def uncollapsed_bound(x: Tensor, psi: Psi, k_mm: Tensor, noise: Tensor, q: Whitened, num_data: int) -> Bound:
     """An unbiased estimate of the bound at any q(v) from a batch x [B, D]. O(M^3 + B M^2 + M^2 D + B M D).
 
-    Hensman et al., Eq. 4; Bui & Turner, Eq. 6: (N / B) sum_{n in batch} E[log p(x_n | f)] - KL[q(v) || p(v)], with
+    Hensman et al.; Bui & Turner, Eq. 6: (N / B) sum_{n in batch} E[log p(x_n | f)] - KL[q(v) || p(v)], with
 
         E|x - f|^2 = |x|^2 - 2 tr(m^T P) + tr(F (m m^T + D C C^T)) + D (psi0 - tr(K_MM^-1 psi2)),
 
@@ -144,7 +145,7 @@ def uncollapsed_bound(x: Tensor, psi: Psi, k_mm: Tensor, noise: Tensor, q: White
     num_outputs = x.shape[-1]
     scale = q.scale.double()
     second_moment = (q.mean @ q.mean.mT).double() + num_outputs * scale @ scale.mT  # [M, M], sum_d E[v_d v_d^T]
-    cross = (q.mean * (projected.psi1.to(x) @ x)).sum(dtype=torch.float64)
+    cross = (q.mean * project_data(projected, x)).sum()
     fit = x.square().sum(dtype=torch.float64) - 2 * cross + (projected.psi2 * second_moment).sum()
     error = fit + num_outputs * projected.unexplained
     likelihood = -0.5 * (x.numel() * (noise.log() + LOG_2PI) + error / noise)

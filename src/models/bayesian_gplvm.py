@@ -99,7 +99,7 @@ class BayesianGPLVM(Decoder):
         self.q_raw_scale.copy_(raw_scale(q.scale))
 
     def objective(self, batch: Batch) -> Terms:
-        """The bound on log p(x): Titsias & Lawrence, Eq. 14, or Bui & Turner, Eq. 6, with KL[q(z) || N(0, I)]."""
+        """The bound on log p(x): Titsias & Lawrence (collapsed), or Bui & Turner, Eq. 6, with KL[q(z) || N(0, I)]."""
         x, q = self.centred(batch.x), self.gaussian(batch)
         kl = self.num_data / len(x) * kl_to_prior(q).sum()
         psi, k_mm, noise = self.psi(q), self.k_mm(), self.likelihood.noise
