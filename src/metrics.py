@@ -100,16 +100,14 @@ def name_with_size(key: str, size: int) -> str:
 def metrics_table(metrics: dict[str, float]) -> str:
     """Metrics as a person reads them: predictive scores by what they condition on, then the rest, a line each."""
     sizes = [key.removeprefix("rmse") for key in metrics if re.fullmatch(r"rmse(_c\d+)?", key)]
-    lines = [f"{'conditioned on':<20}{'rmse':>18}{'mae':>18}{'nlpd':>18}"]
+    lines = [f"{'test images':<20}{'rmse':>18}{'mae':>18}{'nlpd':>18}"]
     shown = set()
     for size in sizes:
-        rows = {"": "one active set", "_mixture": "mixture over sets"}
-        for kind, label in rows.items():
+        given = f"given {size[2:]} points" if size else "given an active set" if "rmse_sd" in metrics else ""
+        for kind, label in (("", given), ("_mixture", "mixture over sets")):
             keys = [f"{name}{size}{kind}" for name in PREDICTIVE]
             if keys[0] in metrics:
-                cells = [with_sd(metrics, key) for key in keys]
-                points = f"{size[2:]} points" if size and not kind else label
-                lines.append(f"{points:<20}" + "".join(f"{cell:>18}" for cell in cells))
+                lines.append(f"{label:<20}" + "".join(f"{with_sd(metrics, key):>18}" for key in keys))
                 shown |= {*keys, *(f"{key}_sd" for key in keys)}
     others = [f"{key:<20}{value:>18.4g}" for key, value in metrics.items() if key not in shown]
     return "\n".join([*lines, "", *others])
