@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pytorch_lightning import LightningDataModule
@@ -11,6 +11,9 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from src.errors import UserError
 from src.randomness import stream
+
+if TYPE_CHECKING:
+    from src.models.base import Decoder
 
 
 @dataclass
@@ -116,6 +119,10 @@ class DataModule(LightningDataModule):
         """Shuffled whole batches; `batch_size=None` because the sampler yields whole batches itself."""
         sampler = ShuffledBatches(len(self.train), self.batch_size, self.seed)
         return DataLoader(self.train, sampler=sampler, batch_size=None)
+
+    def scores(self, model: "Decoder") -> dict[str, float]:
+        """Test scores that only this dataset has, beside the metrics that all share; here none."""
+        return {}
 
 
 def subset(split: Split, size: int | None, seed: int, name: str) -> Split:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,6 +12,10 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from src.data.module import Batch, DataModule, ShuffledBatches, Split
 from src.errors import UserError
 from src.randomness import stream
+from src.scores import path_rmse
+
+if TYPE_CHECKING:
+    from src.models.base import Decoder
 
 FRAMES, SIDE, RADIUS = 30, 32, 3
 LENGTH_SCALE, JITTER = 2.0, 1e-5
@@ -67,6 +71,12 @@ class MovingBall(DataModule):
             return DataLoader(videos, sampler=Steps(self.steps_per_epoch), batch_size=None)
         sampler = WholeVideos(self.num_train_videos, self.batch_videos, self.seed)
         return DataLoader(self.train, sampler=sampler, batch_size=None)
+
+    def scores(self, model: "Decoder") -> dict[str, float]:
+        """How far the latent means are from the true paths, up to an affine map."""
+        frames = self.test[torch.arange(len(self.test))].to(model.data_mean.device)
+        means = model.encode(frames.x, None, frames.aux).mean
+        return {"path_rmse": path_rmse(means.unflatten(0, (-1, FRAMES)), self.test_paths)}
 
 
 class FreshVideos(Dataset[Batch]):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from src.data import sources
 from src.data.images import ImageFiles, idx_split
 from src.data.module import Split
 from src.errors import UserError
+
+if TYPE_CHECKING:
+    from src.models.base import Decoder
 
 OBJECTS, POOL = 400, 360  # of each digit: all, and those of training and test; the other 40 are for monitoring
 ANGLES = 16
@@ -75,6 +78,21 @@ class RotatedMNIST(ImageFiles):
 
         pixels = self.objects.flatten(1).numpy() / 255
         return torch.from_numpy(PCA(dimensions, svd_solver="full").fit_transform(pixels)).float()
+
+    def scores(self, model: "Decoder") -> dict[str, float]:
+        """Squared error a pixel of the test views as made from object and angle alone, by models that `generate`.
+
+        As published from one latent sample, drawn with a constant seed, and from the latent mean.
+        """
+        generate: Any = getattr(model, "generate", None)
+        if generate is None or self.test.aux is None:
+            return {}
+        device = model.data_mean.device
+        q = generate(self.test.aux.to(device))
+        noise = torch.randn(q.mean.shape, generator=torch.Generator().manual_seed(0)).to(q.mean)
+        latents = {"mse_sample": q.mean + q.stddev * noise, "mse_mean": q.mean}
+        x = model.as_float(self.test.x.to(device))
+        return {name: (model.decode(z).mean - x).square().mean().item() for name, z in latents.items()}
 
 
 class Draws(NamedTuple):

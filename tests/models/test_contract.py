@@ -214,8 +214,8 @@ def test_checkpoints_alone_predict_in_a_fresh_process(tmp_path: Path) -> None:
         torch.manual_seed(0)
         with torch.no_grad():
             z = model.encode(data.test.x, None, data.test.aux).mean
-            expected = {"x": data.test.x, "aux": data.test.aux, "z": z, "mean": model.decode(z).mean}
-            expected["class"] = class_path(model)
+            seen = {"x": data.test.x, "aux": data.test.aux}
+            expected = {**seen, "z": z, "mean": model.decode(z).mean, "class": class_path(model)}
         torch.save(expected, folder / "expected.pt")
     subprocess.run([sys.executable, "-c", FRESH_PROCESS, str(tmp_path)], check=True, cwd=tmp_path)
 

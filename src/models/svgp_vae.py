@@ -1,0 +1,170 @@
+"""SVGP-VAE: a VAE whose latents are sparse GPs of auxiliary inputs, trained in batches.
+
+Jazbec, Ashman, Fortuin, Pearce, Mandt & Rätsch, "Scalable Gaussian Process Variational Autoencoders", AISTATS 2021.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Independent
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from src.conv_nets import gaussian
+from src.data.module import Batch, DataModule
+from src.errors import UserError
+from src.gp.active_set import covariance
+from src.gp.latent_gp import Sparse, Statistics, factorise, sparse, statistics
+from src.models.base import Terms
+from src.models.gp_vae import GPVAE, Likelihood
+from src.randomness import stream
+from src.specs import Spec
+
+SMOOTHING = 0.99  # of the running mean of GECO's constraint
+
+
+class SVGPVAE(GPVAE):
+    """The GP-VAE with q(z) from M inducing points, which are themselves inferred from the batch (Eq. 9).
+
+    With `geco` the training makes the KL divergence small subject to a mean squared error of `geco` (Rezende & Viola,
+    2018); without it, it maximises the bound.
+    """
+
+    inducing: Parameter  # [M, P]
+    known_mean: Tensor  # [L, M], with known_root q(v) of all training data
+    known_root: Tensor  # [L, M, M]
+    constraint: Tensor  # the running mean C of GECO's constraint
+    log_multiplier: Tensor  # log lambda, since lambda itself leaves the range of float32
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        num_data: int,
+        kernel: Spec,
+        encoder: Spec,
+        decoder: Spec,
+        aux: Spec,
+        optimizer: Spec,
+        num_inducing: int = 32,
+        latent_dim: int = 2,
+        likelihood: Likelihood = "gaussian",
+        noise: float = 0.1,
+        geco: float | None = None,
+        variance_range: Sequence[float] = (1e-3, 10.0),
+        seed: int = 0,
+    ) -> None:
+        specs = (kernel, encoder, decoder, aux, optimizer)
+        noise = noise if geco is None else geco
+        super().__init__(shape, num_data, *specs, latent_dim, likelihood, noise, variance_range, seed)
+        self.geco = geco
+        if geco is not None:
+            if self.likelihood is None:
+                raise UserError("model.geco sets a squared error: it needs model.likelihood=gaussian")
+            self.likelihood.requires_grad_(False)
+        self.inducing = Parameter(torch.zeros(num_inducing, self.aux.size))
+        self.register_buffer("known_mean", torch.zeros(latent_dim, num_inducing))
+        self.register_buffer("known_root", torch.eye(num_inducing).repeat(latent_dim, 1, 1))  # with mean 0: the prior
+        self.register_buffer("constraint", torch.zeros(()))
+        self.register_buffer("log_multiplier", torch.zeros(()))
+
+    def prepare_to_keep(self, num_points: int) -> None:
+        """Prediction needs no training point, only the inducing ones."""
+
+    def check(self, data: DataModule) -> None:
+        """The data have the auxiliary inputs of the config, and are more than the inducing points."""
+        self.aux.check(data)
+        if len(self.inducing) > self.num_data:
+            raise UserError(
+                f"model.num_inducing={len(self.inducing)} must not exceed the {self.num_data} training points"
+            )
+
+    @torch.no_grad()
+    def initialise(self, data: DataModule) -> None:
+        """Also place the inducing points."""
+        super().initialise(data)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(stream(self.seed, self.num_data))
+            x = self.as_float(data.train.draw(max(1000, len(self.inducing)), self.seed).x).to(self.data_mean.device)
+            self.inducing.copy_(self.aux.inducing(len(self.inducing), data.train, x))
+
+    def objective(self, batch: Batch) -> Terms:
+        """Eq. 10 as E_q[log p(x | z)] - (b / N) sum_l KL[q(f_m) || p(f_m)], or GECO's constraint with that divergence.
+
+        The data terms of L_H and E_q[log q~] are the same and cancel. GECO minimises (b / N) KL + lambda c, where c is
+        the mean squared error less its target; here divided by lambda, as `optimizer_step` makes up for.
+        """
+        if self.geco is None:
+            return super().objective(batch)
+        q, kl, jitter = self.posterior(batch.x, batch.aux)
+        error = (self.as_float(batch.x) - self.decoder(q.rsample())).square().mean()
+        self.violation = (error - self.geco).detach()
+        loss = error - self.geco + (-self.log_multiplier).exp() * kl
+        parts = {"mse": error, "kl": -kl / batch.x.numel(), "log_multiplier": self.log_multiplier.clone()}
+        return Terms(loss, {**{name: part.detach() for name, part in parts.items()}, "jitter": jitter})
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any] | None = None
+    ) -> None:
+        """A step, after which GECO raises lambda where the error is too large."""
+        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        if self.geco is not None:
+            self.raise_multiplier(getattr(optimizer, "optimizer", optimizer))
+
+    @torch.no_grad()
+    def raise_multiplier(self, adam: Optimizer) -> None:
+        """C <- .99 C + .01 c, lambda <- lambda exp(C), and Adam's moments to the scale of the next gradients.
+
+        The published loss is lambda times ours, with gradients that grow by exp(C) a step and soon overflow. Its
+        iterates are those of ours if after each step the first moment is divided by exp(C) and the second by exp(2 C).
+        """
+        smoothed = SMOOTHING * self.constraint + (1 - SMOOTHING) * self.violation
+        before_first = self.constraint == 0
+        self.constraint.copy_(torch.where(before_first, self.violation, smoothed))
+        self.log_multiplier.add_(self.constraint)
+        shrink = (-self.constraint).exp()
+        states = [state for state in adam.state.values() if "exp_avg" in state]
+        torch._foreach_mul_([state["exp_avg"] for state in states], shrink)
+        torch._foreach_mul_([state["exp_avg_sq"] for state in states], shrink.square())
+
+    def infer(self, inputs: Tensor, rows: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+        """Marginal means and variances [G, T, L] of q_S, the batch's part (b / N) of its KL, and the jitter of K_mm."""
+        chol, jitter = self.factor()
+        k_bm, k_bb = self.covariance(inputs)[rows], self.kernel(inputs, diag=True)[rows]
+        scale = 1.0 if self.aux.grouped else self.num_data / len(inputs)
+        q = sparse(chol, statistics(chol, k_bm, y, weight), scale, y.dtype)
+        mean, variance = q.marginals(k_bm, k_bb)
+        return mean, variance, q.kl().sum() / scale, jitter
+
+    def factor(self) -> tuple[Tensor, float]:
+        """The Cholesky factor of K_mm, and the jitter it took."""
+        return factorise(self.covariance(self.inducing.double()))
+
+    def covariance(self, inputs: Tensor) -> Tensor:
+        """The kernel [X, M] between inputs and inducing points, in float64."""
+        return covariance(self.kernel, inputs, self.inducing.double())
+
+    def predict(self, inputs: Tensor) -> Independent:
+        """q_S given all training data, at inputs [X, P]."""
+        at = inputs.double()
+        q = Sparse(self.factor()[0], self.known_mean, self.known_root)
+        return gaussian(*q.marginals(self.covariance(at), self.kernel(at, diag=True)))
+
+    @torch.no_grad()
+    def finalise(self, data: DataModule) -> None:
+        """Keep q(f_m) of all training data, Eq. 9 with b = N."""
+        if self.aux.grouped:
+            return
+        chol, _ = self.factor()
+        chunks = [self.chunk_statistics(chol, chunk.to(self.data_mean.device)) for chunk in data.train.chunks(1000)]
+        total = Statistics(*(torch.stack(parts).sum(0) for parts in zip(*chunks, strict=True)))
+        q = sparse(chol, total, 1.0, self.data_mean.dtype)
+        self.known_mean.copy_(q.mean)
+        self.known_root.copy_(q.root)
+
+    def chunk_statistics(self, chol: Tensor, batch: Batch) -> Statistics:
+        """What the inducing points learn from some of the training data."""
+        x = self.as_float(batch.x)
+        pseudo, inputs = self.latents(x), self.aux(x, batch.aux)
+        return statistics(chol, self.covariance(inputs.double()), pseudo.mean, 1 / pseudo.variance)
