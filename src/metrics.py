@@ -37,7 +37,7 @@ def evaluate(model: Decoder, data: DataModule, active_sets: int, condition_on: i
     if data.train.y is not None and data.test.y is not None:
         classifier = KNeighborsClassifier(n_neighbors=1).fit(latent_means(model, data.train, seen=True), data.train.y)
         metrics["accuracy_1nn"] = float(classifier.score(z.cpu(), data.test.y))
-    return metrics
+    return metrics | data.scores(model)
 
 
 def latent_means(model: Decoder, split: Split, seen: bool) -> Tensor:
