@@ -126,13 +126,6 @@ class TanhDecoder(TanhMLP):
         return super().forward(x, condition).unflatten(1, self.shape)
 
 
-def mlp_decoder(shape: Sequence[int], inputs: int, hidden: Sequence[int] = (256, 512)) -> nn.Sequential:
-    """The mirror image of the papers' encoder: Q-256-512-D with ReLU."""
-    widths = [inputs, *hidden]
-    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], math.prod(shape)), nn.Unflatten(1, tuple(shape)))
-
-
 def image_shape(shape: Sequence[int], smallest: int) -> tuple[int, int, int]:
     """Channels, height and width, of which the latter are at least so many pixels."""
     if len(shape) != 3 or min(shape[1:]) < smallest:

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from src.conv_nets import ELUDecoder, ELUEncoder, GaussianNet, TanhDecoder, mlp_decoder, tanh_encoder
+from src.conv_nets import ELUDecoder, ELUEncoder, GaussianNet, TanhDecoder, tanh_encoder
 from src.errors import UserError
+from src.nets import mlp_decoder
 
 
 def sizes(net: nn.Module) -> list[int]:

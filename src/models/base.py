@@ -62,11 +62,13 @@ class Decoder(LightningModule, ABC):
         self.shape, self.num_data, self.latent_dim, self.seed = tuple(shape), num_data, latent_dim, seed
         self.optimizer_spec = optimizer
         self.register_buffer("data_mean", torch.zeros(math.prod(shape)))
-        self.latents: Amortised | Free = (
-            Amortised(kind, latent_dim, lambda outputs: make(encoder, shape=self.shape, outputs=outputs))
-            if amortised
-            else Free(kind, latent_dim, num_data)
-        )
+        self.latents = self.make_latents(kind, encoder, amortised)
+
+    def make_latents(self, kind: Kind, encoder: Spec, amortised: bool) -> Amortised | Free:
+        """q(z), by a net or with a row a data point."""
+        if not amortised:
+            return Free(kind, self.latent_dim, self.num_data)
+        return Amortised(kind, self.latent_dim, lambda outputs: make(encoder, shape=self.shape, outputs=outputs))
 
     @abstractmethod
     def objective(self, batch: Batch) -> Terms:

@@ -43,14 +43,17 @@ class CVAE(Decoder):
         noise: float = 1e-2,
         seed: int = 0,
     ) -> None:
-        super().__init__(shape, num_data, latent_dim, None, True, encoder, optimizer, seed)
         self.condition, self.conditions, self.noise = condition, 2 if condition == "angle" else 1, noise
+        super().__init__(shape, num_data, latent_dim, None, True, encoder, optimizer, seed)
         self.latent_dim = latent_dim + self.conditions
-        net = make(encoder, shape=self.shape, outputs=2 * latent_dim, conditions=self.conditions)
-        self.latents = GaussianNet(net)
         self.decoder = make(decoder, shape=self.shape, inputs=latent_dim, conditions=self.conditions)
         self.register_buffer("known_mean", torch.zeros(num_objects, latent_dim))
         self.register_buffer("known_variance", torch.ones(num_objects, latent_dim))
+
+    def make_latents(self, kind: Kind, encoder: Spec, amortised: bool) -> GaussianNet:
+        """q(z | x, c)."""
+        outputs = 2 * self.latent_dim
+        return GaussianNet(make(encoder, shape=self.shape, outputs=outputs, conditions=self.conditions))
 
     def check(self, data: DataModule) -> None:
         """The data have what the model is told."""

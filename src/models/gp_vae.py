@@ -52,8 +52,8 @@ class GPVAE(Decoder):
         variance_range: Sequence[float] = (1e-6, 1e3),
         seed: int = 0,
     ) -> None:
+        self.variance_range = variance_range
         super().__init__(shape, num_data, latent_dim, None, True, encoder, optimizer, seed)
-        self.latents = GaussianNet(make(encoder, shape=self.shape, outputs=2 * latent_dim), variance_range)
         self.decoder = make(decoder, shape=self.shape, inputs=latent_dim)
         self.kernel = make(kernel)
         self.aux: Auxiliary = make(aux, shape=self.shape, latent_dim=latent_dim)
@@ -61,6 +61,10 @@ class GPVAE(Decoder):
         if self.likelihood is not None:
             self.likelihood.noise = noise
         self.prepare_to_keep(0 if self.aux.grouped else num_data)
+
+    def make_latents(self, kind: Kind, encoder: Spec, amortised: bool) -> GaussianNet:
+        """The encoder's pseudo-observations."""
+        return GaussianNet(make(encoder, shape=self.shape, outputs=2 * self.latent_dim), self.variance_range)
 
     def prepare_to_keep(self, num_points: int) -> None:
         """Buffers for the training points that prediction will need, which say nothing yet."""
