@@ -34,7 +34,8 @@ def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     config = runs.plain(overridden(folder, overrides))
     experiment, scoring = heavy("src.experiment"), heavy("src.metrics")
     model, data = experiment.load_model(config, folder), experiment.make_data(config)
-    metrics: dict[str, float] = scoring.evaluate(model, data, seed=config["seed"], **config["evaluation"])
+    z = scoring.latent_means(model, data.test, seen=False)
+    metrics: dict[str, float] = scoring.evaluate(model, data, z, seed=config["seed"], **config["evaluation"])
     results = folder / "evaluations"
     results.mkdir(exist_ok=True)
     path = results / f"{runs.fingerprint(config)}.json"

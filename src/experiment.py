@@ -40,8 +40,9 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     runs.make_way(folder)
     with runs.recorded(folder, config):
         fit(trainer, model, data, folder)
-        metrics = {**evaluate(model, data, seed=config["seed"], **config["evaluation"]), **cost(history)}
-        draw_figures(model, data, folder / "figures")
+        z = latent_means(model, data.test, seen=False)
+        metrics = {**evaluate(model, data, z, seed=config["seed"], **config["evaluation"]), **cost(history)}
+        draw_figures(model, data, z, folder / "figures")
         runs.write_json(folder / "metrics.json", metrics)
     runs.forget_checkpoints(folder)
     print(summary(folder))
@@ -98,8 +99,8 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def draw_figures(model: Decoder, data: DataModule, folder: Path) -> None:
-    """The latent map, reconstructions of test images, and images decoded across the latent plane."""
+def draw_figures(model: Decoder, data: DataModule, z: torch.Tensor, folder: Path) -> None:
+    """The latent map of the test images, some of their reconstructions, and images decoded across the latent plane."""
     from src import figures
 
     folder.mkdir(exist_ok=True)
@@ -111,7 +112,6 @@ def draw_figures(model: Decoder, data: DataModule, folder: Path) -> None:
             p = model.decode(z.to(device, model.data_mean.dtype), given)
             return torch.distributions.Normal(p.mean.cpu(), p.stddev.cpu(), validate_args=False)
 
-        z = latent_means(model, data.test, seen=False)
         prediction = decode(z[:10])
         x = model.as_float(data.test.x[:10].to(device)).cpu()
         title = f"{type(model).__name__}, {len(z)} test images"

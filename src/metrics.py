@@ -19,13 +19,14 @@ CHUNK = 2000  # images at a time: bounds the memory of prediction
 
 
 @torch.no_grad()
-def evaluate(model: Decoder, data: DataModule, active_sets: int, condition_on: int, seed: int) -> dict[str, float]:
-    """Test metrics; errors in the data's own units, densities in nats per observed value.
+def evaluate(
+    model: Decoder, data: DataModule, z: Tensor, active_sets: int, condition_on: int, seed: int
+) -> dict[str, float]:
+    """Test metrics at the latent means z of the test data; errors in the data's units, densities in nats per value.
 
     Models that condition on training points are scored on `active_sets` random draws of their own active-set size,
     and again (keys with `_c<size>`) on draws of `condition_on` points.
     """
-    z = latent_means(model, data.test, seen=False)
 
     def scores(size: int | None) -> dict[str, float]:
         return predictive_scores(model, data.test, z, given_sets(model, data.train, size, active_sets, seed))
@@ -40,6 +41,7 @@ def evaluate(model: Decoder, data: DataModule, active_sets: int, condition_on: i
     return metrics | data.scores(model)
 
 
+@torch.no_grad()
 def latent_means(model: Decoder, split: Split, seen: bool) -> Tensor:
     """The latent means [n, Q] of a split, on the CPU; `seen` tells whether its rows are those of the training data."""
     chunks = tqdm(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK), leave=False, disable=None)

@@ -76,14 +76,14 @@ def test_nearest_neighbours_and_keys() -> None:
     data = KnownData(batch_size=2)
     data.setup()
     model = Known()
-    metrics = evaluate(model, data, active_sets=3, condition_on=2, seed=0)
+    metrics = evaluate(model, data, TEST.x[:, :2], active_sets=3, condition_on=2, seed=0)
     assert metrics["accuracy_1nn"] == 1.0
     assert {"rmse", "mae", "nlpd"} <= metrics.keys() and "rmse_sd" not in metrics
     model.active_size = 1
-    metrics = evaluate(model, data, active_sets=3, condition_on=2, seed=0)
+    metrics = evaluate(model, data, TEST.x[:, :2], active_sets=3, condition_on=2, seed=0)
     assert {"rmse_sd", "nlpd_mixture", "rmse_c2", "mae_c2_sd", "nlpd_c2_mixture"} <= metrics.keys()
-    assert metrics == evaluate(model, data, active_sets=3, condition_on=2, seed=0)
-    whole = evaluate(model, data, active_sets=3, condition_on=9, seed=0)
+    assert metrics == evaluate(model, data, TEST.x[:, :2], active_sets=3, condition_on=2, seed=0)
+    whole = evaluate(model, data, TEST.x[:, :2], active_sets=3, condition_on=9, seed=0)
     assert "rmse_c4" in whole and "rmse_c4_sd" not in whole
 
 

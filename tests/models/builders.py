@@ -20,15 +20,28 @@ class Given(DataModule):
         return Split(self.x), Split(self.x)
 
 
-def built(data: DataModule, name: str, *overrides: str, **arguments: Any) -> Any:
-    """A model in float64, started on the data; `arguments` replace those of its config."""
+def started(
+    data: DataModule, *overrides: str, seed: int = 0, dtype: torch.dtype = torch.float32, **arguments: Any
+) -> Any:
+    """The model of a composed config, started on the data; `arguments` replace those of its config."""
     data.setup()
-    spec = composed(f"model={name}", *overrides)["model"] | arguments
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
+    spec = composed(*overrides)["model"] | arguments
     model = make(spec, shape=data.shape, num_data=len(data.train), _recursive_=False)
-    model.double().check(data)
+    model.to(dtype).check(data)
     model.initialise(data)
     return model
+
+
+def built(data: DataModule, name: str, *overrides: str, **arguments: Any) -> Any:
+    """A model by its name, in float64."""
+    return started(data, f"model={name}", *overrides, dtype=torch.float64, **arguments)
+
+
+def first_batch(data: DataModule) -> Batch:
+    """The first batch of the first epoch."""
+    batch: Batch = next(iter(data.train_dataloader()))
+    return batch
 
 
 def rows(data: DataModule, *index: int) -> Batch:

@@ -8,13 +8,12 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from src.data.images import Digits
-from src.data.module import Batch, DataModule
+from src.data.module import DataModule
 from src.data.moving_ball import MovingBall
 from src.data.rotated_mnist import RotatedMNIST
 from src.errors import UserError
 from src.models.cvae import CVAE
-from src.specs import make
-from tests.configs import composed
+from tests.models.builders import first_batch, started
 from tests.models.rotated import OBJECTS, small_rotated_mnist
 
 ROTATED = ("dataset=rotated_mnist", f"model.num_objects={OBJECTS}")
@@ -33,22 +32,13 @@ def videos() -> MovingBall:
 
 
 def built(data: DataModule, *overrides: str) -> CVAE:
-    torch.manual_seed(0)
-    spec = composed("model=cvae", *overrides)["model"]
-    model: CVAE = make(spec, shape=data.shape, num_data=len(data.train), _recursive_=False)
-    model.check(data)
-    model.initialise(data)
+    model: CVAE = started(data, "model=cvae", *overrides)
     return model
-
-
-def batch_of(data: DataModule) -> Batch:
-    batch: Batch = next(iter(data.train_dataloader()))
-    return batch
 
 
 def test_the_bound_is_the_published_one_for_each_value(rotated: RotatedMNIST) -> None:
     """-(.5 / .01^2) SSE - KL, and the constant of the normal density."""
-    model, batch = built(rotated, *ROTATED), batch_of(rotated)
+    model, batch = built(rotated, *ROTATED), first_batch(rotated)
     q = model.encode(batch.x, batch.index, batch.aux)
     z = Normal(q.mean[:, :16], q.stddev[:, :16])
     torch.manual_seed(0)

@@ -6,12 +6,13 @@ from torch.distributions import MultivariateNormal, Normal
 
 from src.auxiliary import ObjectAngleKernel, VideoTime
 from src.data.images import Digits
-from src.data.module import Batch, DataModule
+from src.data.module import DataModule
 from src.data.moving_ball import MovingBall
 from src.errors import UserError
 from src.models.gp_vae import GPVAE, product
 from src.specs import make
 from tests.configs import composed
+from tests.models.builders import first_batch, started
 from tests.models.rotated import OBJECTS, small_rotated_mnist
 
 
@@ -23,22 +24,13 @@ def videos() -> MovingBall:
 
 
 def built(data: DataModule, *overrides: str) -> GPVAE:
-    torch.manual_seed(0)
-    spec = composed("model=gp_vae", *overrides)["model"]
-    model: GPVAE = make(spec, shape=data.shape, num_data=len(data.train), _recursive_=False)
-    model.check(data)
-    model.initialise(data)
+    model: GPVAE = started(data, "model=gp_vae", *overrides)
     return model
-
-
-def batch_of(data: DataModule) -> Batch:
-    batch: Batch = next(iter(data.train_dataloader()))
-    return batch
 
 
 def test_the_divergence_is_the_printed_one(videos: MovingBall) -> None:
     """-KL = sum over videos and channels of log Z - E_q[log N(z | y, s2)], Pearce's two terms."""
-    model, batch = built(videos).double(), batch_of(videos)
+    model, batch = built(videos).double(), first_batch(videos)
     order = batch.index.argsort()
     x = model.as_float(batch.x[order])
     pseudo = model.latents(x)
@@ -56,7 +48,7 @@ def test_the_divergence_is_the_printed_one(videos: MovingBall) -> None:
 
 
 def test_the_order_of_the_frames_does_not_matter(videos: MovingBall) -> None:
-    model, batch = built(videos), batch_of(videos)
+    model, batch = built(videos), first_batch(videos)
     shuffle = torch.randperm(len(batch.x))
     q, kl, _ = model.posterior(batch.x, batch.aux)
     assert batch.aux is not None
@@ -124,7 +116,7 @@ def test_the_product_of_normals_is_bayes_rule() -> None:
 
 
 def test_float32_is_near_float64(videos: MovingBall) -> None:
-    model, batch = built(videos), batch_of(videos)
+    model, batch = built(videos), first_batch(videos)
     torch.manual_seed(0)
     _, single, _ = model.posterior(batch.x, batch.aux)
     _, double, _ = model.double().posterior(batch.x, batch.aux)
@@ -137,7 +129,7 @@ ROTATED = ("dataset=rotated_mnist", f"model.aux.num_objects={OBJECTS}")
 def test_a_whole_set_is_one_gp_that_the_checkpoint_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     data = small_rotated_mnist(monkeypatch, "full")
     model, train = built(data, *ROTATED).double(), data.train
-    model.objective(batch_of(data)).loss.backward()
+    model.objective(first_batch(data)).loss.backward()
     assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
     assert train.aux is not None and data.test.aux is not None
     with torch.no_grad():

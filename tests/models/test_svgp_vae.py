@@ -17,8 +17,8 @@ from src.data.rotated_mnist import RotatedMNIST
 from src.errors import UserError
 from src.models.gp_vae import GPVAE
 from src.models.svgp_vae import SVGPVAE
-from src.specs import make
 from tests.configs import composed
+from tests.models.builders import first_batch, started
 from tests.models.rotated import OBJECTS, small_rotated_mnist
 
 ROTATED = ("model=svgp_vae", "dataset=rotated_mnist", f"model.aux.num_objects={OBJECTS}")
@@ -37,26 +37,12 @@ def videos() -> MovingBall:
     return data
 
 
-def built(data: DataModule, *overrides: str, seed: int = 0) -> Any:
-    torch.manual_seed(seed)
-    spec = composed(*overrides)["model"]
-    model = make(spec, shape=data.shape, num_data=len(data.train), _recursive_=False)
-    model.check(data)
-    model.initialise(data)
-    return model
-
-
-def batch_of(data: DataModule) -> Batch:
-    batch: Batch = next(iter(data.train_dataloader()))
-    return batch
-
-
 def test_inducing_points_at_all_times_give_the_bound_of_gp_vae(videos: MovingBall) -> None:
     """With Z = X and all frames of a video f_m is z, so that q and KL are the exact ones (1e-5, by the jitter)."""
-    sparse: SVGPVAE = built(videos, *BALL, "model.num_inducing=30").double()
-    exact: GPVAE = built(videos, "model=gp_vae", seed=1).double()
+    sparse: SVGPVAE = started(videos, *BALL, "model.num_inducing=30").double()
+    exact: GPVAE = started(videos, "model=gp_vae", seed=1).double()
     exact.load_state_dict(sparse.state_dict(), strict=False)
-    batch = batch_of(videos)
+    batch = first_batch(videos)
     torch.testing.assert_close(sparse.inducing.squeeze(1), torch.arange(30.0).double())
     losses, divergences = [], []
     for model in (sparse, exact):
@@ -73,10 +59,10 @@ def test_inducing_points_at_all_times_give_the_bound_of_gp_vae(videos: MovingBal
 
 def test_fewer_inducing_points_give_less(videos: MovingBall) -> None:
     """The collapsed bound log Z of the pseudo-data lies below, and with it KL - E_q[log q~] above, the exact one."""
-    exact: GPVAE = built(videos, "model=gp_vae").double()
-    batch = batch_of(videos)
+    exact: GPVAE = started(videos, "model=gp_vae").double()
+    batch = first_batch(videos)
     values = []
-    for model in (exact, *(built(videos, *BALL, f"model.num_inducing={m}").double() for m in (8, 15))):
+    for model in (exact, *(started(videos, *BALL, f"model.num_inducing={m}").double() for m in (8, 15))):
         model.load_state_dict(exact.state_dict(), strict=False)
         pseudo = model.latents(model.as_float(batch.x))
         q, kl, _ = model.posterior(batch.x, batch.aux)
@@ -87,8 +73,8 @@ def test_fewer_inducing_points_give_less(videos: MovingBall) -> None:
 
 @pytest.mark.parametrize("geco", ["0.02", "null"])
 def test_gradients_reach_everything(rotated: RotatedMNIST, geco: str) -> None:
-    model: SVGPVAE = built(rotated, *ROTATED, f"model.geco={geco}")
-    batch = batch_of(rotated)
+    model: SVGPVAE = started(rotated, *ROTATED, f"model.geco={geco}")
+    batch = first_batch(rotated)
     model.objective(batch).loss.backward()
     frozen = ["likelihood.noise_covar.raw_noise"] if geco != "null" else []
     assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == frozen
@@ -112,9 +98,9 @@ def published_step(model: SVGPVAE, batch: Batch, adam: torch.optim.Adam, state: 
 
 
 def test_geco_has_the_iterates_of_the_unbounded_recipe(rotated: RotatedMNIST) -> None:
-    model: SVGPVAE = built(rotated, *ROTATED).double()
+    model: SVGPVAE = started(rotated, *ROTATED).double()
     reference = deepcopy(model)
-    batch = batch_of(rotated)
+    batch = first_batch(rotated)
     trained = [p for p in model.parameters() if p.requires_grad]
     ours = torch.optim.Adam(trained, lr=1e-3, eps=1e-40)  # so small that its scale does not matter
     theirs = torch.optim.Adam([p for p in reference.parameters() if p.requires_grad], lr=1e-3, eps=1e-40)
@@ -136,7 +122,7 @@ def test_geco_has_the_iterates_of_the_unbounded_recipe(rotated: RotatedMNIST) ->
 
 
 def trained(data: DataModule, epochs: int, resume: Path | None = None) -> tuple[SVGPVAE, Trainer]:
-    model: SVGPVAE = built(data, *ROTATED)
+    model: SVGPVAE = started(data, *ROTATED)
     quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
     trainer = Trainer(max_epochs=epochs, accelerator="cpu", enable_checkpointing=False, **quiet)
     trainer.fit(model.train(), datamodule=data, ckpt_path=resume, weights_only=True)
@@ -155,12 +141,12 @@ def test_an_interrupted_run_with_geco_is_continued_exactly(rotated: RotatedMNIST
 
 def test_geco_needs_normal_pixels(videos: MovingBall) -> None:
     with pytest.raises(UserError, match=r"model\.geco sets a squared error"):
-        built(videos, *BALL, "model.geco=0.02")
+        started(videos, *BALL, "model.geco=0.02")
 
 
 def test_what_is_kept_is_equation_9_of_all_data(rotated: RotatedMNIST) -> None:
     """Whatever the chunks: the marginals at training points are those of a batch of all N."""
-    model: SVGPVAE = built(rotated, *ROTATED).double()
+    model: SVGPVAE = started(rotated, *ROTATED).double()
     model.finalise(rotated)
     train = rotated.train
     with torch.no_grad():
@@ -171,7 +157,7 @@ def test_what_is_kept_is_equation_9_of_all_data(rotated: RotatedMNIST) -> None:
 
 
 def test_without_training_data_the_prediction_is_the_prior(rotated: RotatedMNIST) -> None:
-    model: SVGPVAE = built(rotated, *ROTATED).double()
+    model: SVGPVAE = started(rotated, *ROTATED).double()
     assert rotated.test.aux is not None
     with torch.no_grad():
         q = model.generate(rotated.test.aux)
@@ -181,7 +167,7 @@ def test_without_training_data_the_prediction_is_the_prior(rotated: RotatedMNIST
 
 
 def test_an_unseen_image_adds_to_what_its_view_tells(rotated: RotatedMNIST) -> None:
-    model: SVGPVAE = built(rotated, *ROTATED).double()
+    model: SVGPVAE = started(rotated, *ROTATED).double()
     model.finalise(rotated)
     x, aux = rotated.test.x, rotated.test.aux
     assert aux is not None
@@ -191,7 +177,7 @@ def test_an_unseen_image_adds_to_what_its_view_tells(rotated: RotatedMNIST) -> N
 
 
 def test_the_scores_of_rotated_mnist_are_those_of_unseen_views(rotated: RotatedMNIST) -> None:
-    model: SVGPVAE = built(rotated, *ROTATED)
+    model: SVGPVAE = started(rotated, *ROTATED)
     model.finalise(rotated)
     with torch.no_grad():
         scores = rotated.scores(model)
@@ -201,27 +187,27 @@ def test_the_scores_of_rotated_mnist_are_those_of_unseen_views(rotated: RotatedM
 
 
 def test_the_score_of_moving_ball_is_that_of_whole_videos(videos: MovingBall) -> None:
-    model: SVGPVAE = built(videos, *BALL)
+    model: SVGPVAE = started(videos, *BALL)
     with torch.no_grad():
         assert 0 < videos.scores(model)["path_rmse"] < 3
 
 
 def test_object_vectors_start_at_their_scores_and_inducing_points_near_them(rotated: RotatedMNIST) -> None:
-    model: SVGPVAE = built(rotated, *ROTATED)
+    model: SVGPVAE = started(rotated, *ROTATED)
     torch.testing.assert_close(model.aux.vectors, rotated.object_scores(8))
     angles = model.inducing[:, -1].detach()
     torch.testing.assert_close(angles, (torch.arange(32) % 16) * 2 * torch.pi / 16)
     scores = rotated.object_scores(8)
     nearest = torch.cdist(model.inducing[:, :-1].detach(), scores).min(1).values
     assert nearest.median() < torch.cdist(scores, scores).fill_diagonal_(torch.inf).min(1).values.median()
-    again: SVGPVAE = built(rotated, *ROTATED)
+    again: SVGPVAE = started(rotated, *ROTATED)
     assert torch.equal(model.inducing, again.inducing)
 
 
 def test_learned_inputs_start_with_mean_0_and_variance_1() -> None:
     data = Digits(batch_size=64, max_train=300, max_test=10)
     data.setup()
-    model: SVGPVAE = built(data, "model=svgp_vae")
+    model: SVGPVAE = started(data, "model=svgp_vae")
     assert isinstance(model.aux, Learned) and model.inducing.shape == (32, 2)
     inputs = model.aux(model.as_float(data.train.x), None)
     torch.testing.assert_close(inputs.mean(0), torch.zeros(2), atol=0.05, rtol=0)
@@ -230,28 +216,28 @@ def test_learned_inputs_start_with_mean_0_and_variance_1() -> None:
 
 def test_inputs_that_are_there_are_not_learned(videos: MovingBall) -> None:
     with pytest.raises(UserError, match=r"would ignore the auxiliary inputs of MovingBall"):
-        built(videos, "model=svgp_vae")
+        started(videos, "model=svgp_vae")
 
 
 def test_another_number_of_objects_is_refused(rotated: RotatedMNIST) -> None:
     with pytest.raises(UserError, match=r"model\.aux\.num_objects=400 must be the 20 of the dataset"):
-        built(rotated, *ROTATED[:2])
+        started(rotated, *ROTATED[:2])
 
 
 def test_more_inducing_points_than_data_are_refused() -> None:
     data = Digits(batch_size=10, max_train=20, max_test=10)
     data.setup()
     with pytest.raises(UserError, match=r"model\.num_inducing=32 must not exceed the 20"):
-        built(data, "model=svgp_vae")
+        started(data, "model=svgp_vae")
 
 
 def test_points_need_their_auxiliary_inputs(rotated: RotatedMNIST) -> None:
     with pytest.raises(UserError, match="needs the auxiliary inputs"):
-        built(rotated, *ROTATED).encode(rotated.test.x)
+        started(rotated, *ROTATED).encode(rotated.test.x)
 
 
 def test_float32_is_near_float64(rotated: RotatedMNIST) -> None:
-    model, batch = built(rotated, *ROTATED), batch_of(rotated)
+    model, batch = started(rotated, *ROTATED), first_batch(rotated)
     _, single, _ = model.posterior(batch.x, batch.aux)
     _, double, _ = model.double().posterior(batch.x, batch.aux)
     torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=0)
@@ -259,8 +245,8 @@ def test_float32_is_near_float64(rotated: RotatedMNIST) -> None:
 
 def test_objects_and_angles_make_no_tensor_on_another_device(rotated: RotatedMNIST, monkeypatch: Any) -> None:
     monkeypatch.setattr(torch, "equal", lambda a, b: a.shape == b.shape)
-    model: SVGPVAE = built(rotated, *ROTATED).to("meta")
-    loss = model.objective(batch_of(rotated).to(torch.device("meta"))).loss
+    model: SVGPVAE = started(rotated, *ROTATED).to("meta")
+    loss = model.objective(first_batch(rotated).to(torch.device("meta"))).loss
     loss.backward()
     assert loss.device.type == "meta"
 
