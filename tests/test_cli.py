@@ -3,11 +3,13 @@
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from src.cli import CONF, groups, help_text, hints
+from tests.configs import composed
 
 
 def test_every_option_has_a_description_in_the_help() -> None:
@@ -65,6 +67,15 @@ def test_help_and_typos_answer_without_loading_torch(arguments: list[str]) -> No
     assert "HEAVY []" in result.stdout
     assert time.perf_counter() - started < 10
     assert result.returncode == (1 if "model=saz" in arguments else 0)
+
+
+def test_every_combination_composes_and_resolves() -> None:
+    known = groups()
+    for model, dataset in product(known["model"], known["dataset"]):
+        assert composed(f"model={model}", f"dataset={dataset}")["model"]["seed"] == 0
+    others = [(group, option) for group in known if group not in ("model", "dataset") for option in known[group]]
+    for group, option in others:
+        assert composed(f"{group}={option}")["trainer"]["max_epochs"] > 0
 
 
 def test_every_group_of_the_readme_exists() -> None:
