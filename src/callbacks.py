@@ -12,6 +12,7 @@ from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from tqdm import tqdm
 
 from src.files import whole, write_whole
+from src.runs import CHECKPOINTS
 
 
 class History(Callback):
@@ -60,7 +61,7 @@ class LastCheckpoints(Checkpoint):
     """`last.ckpt` after every epoch, written whole; the one before stays as `previous.ckpt`."""
 
     def __init__(self, folder: Path) -> None:
-        self.last, self.previous = folder / "last.ckpt", folder / "previous.ckpt"
+        self.last, self.previous = (folder / name for name in CHECKPOINTS)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Lightning calls checkpoints last, so that the epoch's row of the history is in it."""

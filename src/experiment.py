@@ -4,6 +4,7 @@ import logging
 import resource
 import sys
 from pathlib import Path
+from pickle import UnpicklingError
 from statistics import median
 from typing import Any
 
@@ -67,12 +68,22 @@ def fit(trainer: Trainer, model: Decoder, data: DataModule, folder: Path) -> Non
     """Train, from the last checkpoint where there is one, and keep the trained model in `model.ckpt`."""
     model.initialise(data)
     model.train()  # all GPyTorch kernels share a module, which an earlier model may have left in eval mode
-    last = folder / "last.ckpt"
-    trainer.fit(model, datamodule=data, ckpt_path=str(last) if last.exists() else None, weights_only=True)
+    trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
     model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
     model.finalise(data)
     with whole(folder / "model.ckpt") as unfinished:
         trainer.save_checkpoint(unfinished, weights_only=True)
+
+
+def newest_intact(folder: Path) -> Path | None:
+    """The checkpoint to go on from: the last one, or the one before where the last is damaged or missing."""
+    for path in (folder / name for name in runs.CHECKPOINTS if (folder / name).exists()):
+        try:
+            torch.load(path, map_location="cpu", weights_only=True)
+            return path
+        except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
+            runs.log(folder, f"{path.name} is damaged and left out: {error}")
+    return None
 
 
 def load_model(config: Config, folder: Path) -> Decoder:

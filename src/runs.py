@@ -25,6 +25,7 @@ from src.files import write_whole
 Config = dict[str, Any]
 
 CANNOT_CHANGE_NUMBERS = ("paths", "rerun", "dataset.root", "trainer.enable_progress_bar")
+CHECKPOINTS = ("last.ckpt", "previous.ckpt")  # the newest first
 PACKAGES = ("torch", "pytorch-lightning", "gpytorch", "hydra-core", "numpy", "scikit-learn")
 
 
@@ -89,7 +90,7 @@ def make_way(folder: Path) -> None:
 
 def forget_checkpoints(folder: Path) -> None:
     """Leave no place to go on from: a finished run needs none, a failed one begins anew."""
-    for name in ("last.ckpt", "previous.ckpt"):
+    for name in CHECKPOINTS:
         (folder / name).unlink(missing_ok=True)
 
 
@@ -115,11 +116,16 @@ def recorded(folder: Path, config: Config) -> Iterator[None]:
             record["status"] = "done"
         except BaseException as error:
             record["status"] = "failed" if isinstance(error, Exception) else "interrupted"
-            with (folder / "log.txt").open("a") as log:
-                log.write(f"{now()}\n{traceback.format_exc()}\n")
+            log(folder, traceback.format_exc())
             raise
         finally:
             write_json(folder / "record.json", {**record, "ended": now()})
+
+
+def log(folder: Path, text: str) -> None:
+    """Add to the run's own log."""
+    with (folder / "log.txt").open("a") as file:
+        file.write(f"{now()}\n{text}\n")
 
 
 def new_record() -> dict[str, Any]:

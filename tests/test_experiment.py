@@ -26,6 +26,7 @@ SMALL = [
     "active_set.size=20",
     "trainer.max_epochs=3",
 ]
+SAME = ("rmse", "mae", "nlpd", "rmse_c60", "nlpd_mixture", "accuracy_1nn", "objective", "epochs")  # number for number
 QUICK = ["evaluation.condition_on=60", "evaluation.active_sets=2"]
 
 
@@ -65,8 +66,7 @@ def test_a_finished_run_is_shown_not_repeated_unless_asked(tmp_path: Path, capsy
     first = runs.read_json(folder / "metrics.json")
     small_run(tmp_path, "rerun=true")
     again = runs.read_json(folder / "metrics.json")
-    same = set(first) - {"seconds_per_epoch", "peak_memory_mb"}
-    assert {key: first[key] for key in same} == {key: again[key] for key in same}
+    assert {key: first[key] for key in SAME} == {key: again[key] for key in SAME}
     assert len([path for path in tmp_path.iterdir() if path.name.startswith(folder.name)]) == 2
 
 
@@ -85,8 +85,21 @@ def test_an_interrupted_run_ends_with_the_same_numbers(
     folder = next((tmp_path / "broken").iterdir())
     assert runs.status(folder) == "interrupted"
     broken = runs.read_json(small_run(tmp_path / "broken", model="bayesian_sas") / "metrics.json")
-    same = set(whole) - {"seconds_per_epoch", "peak_memory_mb"}
-    assert {key: whole[key] for key in same} == {key: broken[key] for key in same}
+    assert {key: whole[key] for key in SAME} == {key: broken[key] for key in SAME}
+
+
+def test_a_damaged_checkpoint_is_left_out_for_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = runs.read_json(small_run(tmp_path / "whole") / "metrics.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "evaluate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            small_run(tmp_path / "broken")
+    folder = next((tmp_path / "broken").iterdir())
+    last = (folder / "last.ckpt").read_bytes()
+    (folder / "last.ckpt").write_bytes(last[: len(last) // 2])
+    broken = runs.read_json(small_run(tmp_path / "broken") / "metrics.json")
+    assert "last.ckpt is damaged" in (folder / "log.txt").read_text()
+    assert {key: whole[key] for key in SAME} == {key: broken[key] for key in SAME}
 
 
 def interrupted(*_: object, **__: object) -> None:
