@@ -13,7 +13,7 @@ from src.gp.linalg import cholesky
 def log_density(x: Tensor, k: Tensor) -> tuple[Tensor, float]:
     """sum_d log N(x_d | 0, K) of x [N, D] and K [N, N], Eq. 2 of the SAS paper, and the jitter it took.
 
-    O(N^3); through the Cholesky factor's own gradient it takes almost three times as long and half as much memory again.
+    O(N^3); through the factor's own gradient it takes almost three times as long and half as much memory again.
     """
     with torch.no_grad():
         chol, jitter = cholesky(k)
