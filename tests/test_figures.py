@@ -203,6 +203,7 @@ def test_collapsed_latents_and_a_constant_sd_can_be_drawn(tmp_path: Path) -> Non
     figures.save(figures.latent_map(z, torch.arange(20) % 2, decode, "title"), tmp_path / "map.png")
     figures.save(figures.decoded_grid(z, decode, GREY, 3), tmp_path / "grid.png")
     figures.save(figures.reconstructions(*torch.zeros(3, 2, *GREY)), tmp_path / "reconstructions.png")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["grid.png", "map.png", "reconstructions.png"]
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml")])
