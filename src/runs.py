@@ -90,8 +90,9 @@ def make_way(folder: Path) -> None:
 
 def forget_checkpoints(folder: Path) -> None:
     """Leave no place to go on from: a finished run needs none, a failed one begins anew."""
-    for name in CHECKPOINTS:
-        (folder / name).unlink(missing_ok=True)
+    for path in folder.glob("*.ckpt"):  # also what a kill left of an unfinished one
+        if path.name in CHECKPOINTS or path.name.startswith("."):
+            path.unlink(missing_ok=True)
 
 
 @contextmanager

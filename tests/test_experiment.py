@@ -191,6 +191,14 @@ def test_bad_input_is_refused_before_anything_is_written(name: str, tmp_path: Pa
     assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.parametrize("model", ["sas", "gplvm", "bayesian_gplvm", "vae"])
+def test_free_latents_of_fresh_videos_are_refused(model: str, tmp_path: Path) -> None:
+    config = composed(f"model={model}", "dataset=moving_ball", "model.amortised=false", f"paths.outputs={tmp_path}")
+    with pytest.raises(UserError, match=r"set dataset\.fresh=false"):
+        run(config, model, "moving_ball")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_outputs_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match=r"cannot write to paths.outputs=.*file"):

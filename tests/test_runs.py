@@ -56,6 +56,13 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
+def test_checkpoints_are_forgotten_with_what_a_kill_left_of_one_but_not_the_model(tmp_path: Path) -> None:
+    for name in ("last.ckpt", "previous.ckpt", ".last.1234.ckpt", "model.ckpt"):
+        (tmp_path / name).touch()
+    runs.forget_checkpoints(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.ckpt"]
+
+
 def test_one_process_at_a_time_and_the_other_is_told_who(tmp_path: Path) -> None:
     first, second = recorded(tmp_path / "run", {}), recorded(tmp_path / "run", {})
     with first, pytest.raises(UserError, match=r"is being worked on by process \d+ on"), second:

@@ -80,6 +80,8 @@ class ShuffledBatches(Sampler[Tensor]):
 class DataModule(LightningDataModule):
     """A dataset is a subclass with one method, `load`; `max_train` and `max_test` take a seeded subset of it."""
 
+    fresh: bool = False  # True: training batches are made anew, and are not rows of `train`
+
     def __init__(
         self,
         batch_size: int | Literal["full"],

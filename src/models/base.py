@@ -84,6 +84,8 @@ class Decoder(LightningModule, ABC):
 
     def check(self, data: DataModule) -> None:
         """Refuse, with the reason, data that this model cannot be trained on."""
+        if isinstance(self.latents, Free) and data.fresh:
+            raise UserError("model.amortised=false needs the same data in every epoch: set dataset.fresh=false")
 
     def finalise(self, data: DataModule) -> None:
         """Keep, once training has ended, what prediction needs of the training data."""

@@ -65,6 +65,7 @@ class BayesianGPLVM(Decoder):
 
     def check(self, data: DataModule) -> None:
         """The collapsed bound is not a sum over data points; closed forms exist for RBF kernels only."""
+        super().check(data)
         if self.bound == "collapsed" and data.batch_size < self.num_data:
             raise UserError(
                 f"model.bound=collapsed needs all {self.num_data} samples in every batch (dataset.batch_size=full), "

@@ -22,6 +22,7 @@ class GPLVM(GPDecoder):
 
     def check(self, data: DataModule) -> None:
         """Predictions need a number of training points."""
+        super().check(data)
         if not 1 <= self.active_size <= self.num_data:
             raise UserError(f"active_set.size={self.active_size} must lie between 1 and N = {self.num_data}")
 

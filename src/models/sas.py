@@ -23,6 +23,7 @@ class SAS(GPDecoder):
 
     def check(self, data: DataModule) -> None:
         """The active set is a part of the batch, and something must be left to predict."""
+        super().check(data)
         batch_size = data.batch_size
         if self.active_set == "random":
             if batch_size < self.num_data:
