@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from statistics import median
-from typing import Any
 
 import torch
 from hydra.utils import get_class

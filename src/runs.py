@@ -4,9 +4,9 @@ import hashlib
 import json
 import os
 import platform
-import subprocess
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
