@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,3 +36,13 @@ def job_id() -> str:
     """This job's name for Slurm's commands; of an array only this one, since one of its jobs bears the array's own id."""
     array = os.environ.get("SLURM_ARRAY_JOB_ID")
     return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else os.environ["SLURM_JOB_ID"]
+
+
+def wait_for_jobs(launch: Path) -> None:
+    """Wait until every job of a launch has ended; submitit's own wait ends with the first one that was killed."""
+    folders = [path for path in (launch / ".submitit").glob("*") if list(path.glob("*_submitted.pkl"))]
+    if folders:
+        from submitit import SlurmJob
+
+        for folder in folders:
+            SlurmJob(folder=folder, job_id=folder.name).wait()

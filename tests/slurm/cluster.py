@@ -29,6 +29,7 @@ TaskPlugin=task/none
 SwitchType=switch/none
 ReturnToService=2
 SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdParameters=config_overrides
 SlurmdPidFile={folder}/slurmd.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.log
@@ -47,7 +48,7 @@ JobAcctGatherType=jobacct_gather/linux
 MinJobAge=3600
 KillWait=5
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
-PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=20
 PartitionName=urgent Nodes={host} MaxTime=INFINITE State=UP PriorityTier=2
 """
 
@@ -105,7 +106,7 @@ def write_settings(folder: Path) -> dict[str, str]:
     (folder / "state").mkdir()
     ports = dict(zip(("slurmctld", "slurmd", "slurmdbd", "mariadbd"), free_ports(4), strict=True))
     values = {"host": platform.node(), "user": getuser(), "folder": str(folder), "password": secrets.token_hex(16)}
-    values |= {"cpus": str(os.cpu_count())} | ports
+    values |= {"cpus": str(max(4, os.cpu_count() or 1))} | ports
     (folder / "slurm.conf").write_text(SLURM_CONF.format(**values))
     (folder / "accounts.sql").write_text(ACCOUNTS.format(**values))
     database = folder / "slurmdbd.conf"
