@@ -2,9 +2,11 @@
 
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,14 @@ from src.errors import UserError
 from src.runs import plain
 
 CONF = Path(conf.__file__).parent
+PLUGINS = {  # options that come with an extra of the same name, and the package in it
+    "hydra/launcher=slurm": "hydra_submitit_launcher",
+    "hydra/launcher=ray": "hydra_ray_launcher",
+    "hydra/sweeper=optuna": "hydra_optuna_sweeper",
+}
+
+# Our options ray and optuna fill in those of their plugins, which have the same names.
+warnings.filterwarnings("ignore", r"\s*'hydra/\w+/\w+' is validated against ConfigStore schema", UserWarning)
 
 HELP = """\
 Train and evaluate one model on one dataset, or sweep over many (-m).
@@ -33,9 +43,10 @@ Override any value (--cfg job shows them all):
 
 def groups() -> dict[str, dict[str, str]]:
     """Every config group with its options and the one-line description at the top of each option's file."""
-    files = sorted((file for file in CONF.glob("*/*.yaml") if file.parent.name != "pair"), key=natural_order)
+    found = [*CONF.glob("*/*.yaml"), *CONF.glob("hydra/*/*.yaml")]
+    files = sorted((file for file in found if file.parent.name != "pair"), key=natural_order)
     return {
-        group.name: {file.stem: description(file) for file in files if file.parent == group}
+        group.relative_to(CONF).as_posix(): {file.stem: description(file) for file in files if file.parent == group}
         for group in sorted({file.parent for file in files})
     }
 
@@ -65,7 +76,8 @@ def hints(arguments: list[str]) -> Iterator[str]:
     known = groups()
     pairs = [argument.partition("=")[::2] for argument in arguments if "=" in argument and argument[0] not in "+~-"]
     chosen = [(key, option) for key, value in pairs if key in known for option in value.split(",")]
-    wrong = [(key, option) for key, option in chosen if option not in known[key]]
+    ours = [(key, option) for key, option in chosen if not key.startswith("hydra") or get_close_matches(option, known[key])]
+    wrong = [(key, option) for key, option in ours if option not in known[key]]
     for key, option in wrong:
         yield suggestion(option, list(known[key]), f"{key}=")
     others = [key for key, _ in pairs if key not in known and not key.startswith("hydra")]
@@ -112,8 +124,19 @@ def heavy(module: str) -> Any:
         ) from error
 
 
+def missing_plugin(arguments: list[str]) -> str | None:
+    """What to install for an option that is asked for, in one sentence."""
+    for argument in arguments:
+        if argument in PLUGINS and find_spec(f"hydra_plugins.{PLUGINS[argument]}") is None:
+            extra = argument.partition("=")[2]
+            return f"{argument} needs a plugin that is not installed: pip install -e \".[{extra}]\""
+    return None
+
+
 def with_hints(command: Callable[[], None]) -> None:
     """Run a Hydra command; where it fails on a name that does not exist, add the nearest ones to Hydra's message."""
+    if missing := missing_plugin(sys.argv[1:]):
+        sys.exit(missing)
     try:
         command()
     except SystemExit as stop:
