@@ -16,7 +16,7 @@ from pytorch_lightning import Trainer, seed_everything
 from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from src import runs
+from src import runs, slurm
 from src.callbacks import Checkpoints, History, Progress
 from src.data.module import DataModule
 from src.errors import UserError
@@ -70,7 +70,8 @@ def make_trainer(config: Config, history: History, folder: Path) -> Trainer:
     spec = dict(config["trainer"])
     checkpoints = Checkpoints(folder, config["checkpoint_minutes"], seconds(spec.pop("max_time")))
     bar = [Progress(history)] if spec["enable_progress_bar"] else []
-    trainer: Trainer = make(spec, callbacks=[history, *bar, checkpoints], logger=False, use_distributed_sampler=False)
+    options = {"logger": False, "use_distributed_sampler": False, "plugins": [slurm.environment()]}
+    trainer: Trainer = make(spec, callbacks=[history, *bar, checkpoints], **options)
     return trainer
 
 

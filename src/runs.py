@@ -161,7 +161,8 @@ def recorded(folder: Path, config: Config) -> Iterator[None]:
 
 def status_after(error: BaseException) -> Status:
     """A run that was stopped, or had no place to write to, can go on from its checkpoint; any other begins anew."""
-    can_go_on = isinstance(error, Interrupted | OSError) or not isinstance(error, Exception)
+    timed_out = type(error).__name__ == "UncompletedJobError"  # submitit's, of a Slurm job that may not go on
+    can_go_on = timed_out or isinstance(error, Interrupted | OSError) or not isinstance(error, Exception)
     return "interrupted" if can_go_on else "failed"
 
 

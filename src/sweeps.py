@@ -24,7 +24,7 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from src import prepare, runs
+from src import prepare, runs, slurm
 from src.cli import heavy
 from src.errors import Interrupted, UserError
 from src.runs import Config, plain
@@ -115,7 +115,7 @@ def start(arguments: list[str]) -> None:
     home = Path(os.environ.get(HOME, Path.cwd()))
     os.chdir(home)
     every = cells(arguments)
-    todo = [cell for cell in every if cell.status != "done" or cell.config["rerun"]]
+    todo = [cell for cell in every if cell.status not in ("done", "running") or cell.config["rerun"]]
     outputs = Path(every[0].config["paths"]["outputs"]).absolute()
     if todo and HOME not in os.environ:
         runs.check_writable(outputs)
@@ -124,8 +124,11 @@ def start(arguments: list[str]) -> None:
     print(f"{len(every)} cells, {len(every) - len(todo)} of them done", flush=True)
     for cell in todo:
         runs.let_go_on(cell.folder)
-    if todo:
-        launch(todo, [text for text in arguments if text.startswith("hydra")], outputs)
+    hydra_overrides = [text for text in arguments if text.startswith("hydra")]
+    while todo and not launch(todo, hydra_overrides, outputs):
+        before, todo = todo, [cell for cell in todo if cell.status == "missing"]
+        if todo == before:
+            break
     sys.exit(report(every))
 
 
@@ -164,8 +167,11 @@ def is_source(path: Path) -> bool:
     return path.is_file() and "__pycache__" not in path.parts
 
 
-def launch(todo: list[Cell], hydra_overrides: list[str], outputs: Path) -> None:
-    """Send the cells off with Hydra's launcher, from the folder of the code, so that other processes import it too."""
+def launch(todo: list[Cell], hydra_overrides: list[str], outputs: Path) -> bool:
+    """Send the cells off with Hydra's launcher, from the folder of the code, so that other processes import it too.
+
+    False where it gave up: one killed worker of joblib's takes all others with it, and cells that wait do not begin.
+    """
     os.chdir(CODE)
     with config_loader() as loader:
         overrides = [*hydra_overrides, f"paths.outputs={outputs}", "hydra.mode=MULTIRUN"]
@@ -174,9 +180,13 @@ def launch(todo: list[Cell], hydra_overrides: list[str], outputs: Path) -> None:
         launcher = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=job, config=config)
         try:
             launcher.launch([cell.overrides for cell in todo], initial_job_idx=0)
+            return True
         except Exception as error:  # of a cell's process that was killed: the record tells which
             print(f"The launcher gave up: {runs.one_line(error)}", file=sys.stderr)
-    os.chdir(os.environ[HOME])
+            slurm.wait_for_jobs(Path(config.hydra.sweep.dir))
+            return False
+        finally:
+            os.chdir(os.environ[HOME])
 
 
 def job(config: DictConfig) -> None:
@@ -190,9 +200,12 @@ def job(config: DictConfig) -> None:
     print(f"\n{cell.folder.name}", flush=True)
     try:
         heavy("src.experiment").run(cell.config, cell.model, cell.dataset)
+    except SystemExit:
+        slurm.requeue_if_preempted()
+        raise
     except Exception as error:
         print(f"{cell.folder.name}: {runs.one_line(error)}", file=sys.stderr, flush=True)
-        if isinstance(error, UserError):
+        if isinstance(error, UserError) and not runs.is_owned(cell.folder):
             runs.record_refusal(cell.folder, cell.config, error)
         if cell.config["fail_fast"] and not isinstance(error, Interrupted):
             stop.touch()
