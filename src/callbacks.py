@@ -140,7 +140,13 @@ class Progress(ProgressBar):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar where the run stands."""
         total = (trainer.max_epochs or 0) * int(trainer.num_training_batches)
-        self.bar = tqdm(None, "training", total, initial=trainer.global_step, unit="step", disable=not self.terminal)
+        shape = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # the values of four parts fit 80 columns
+        self.bar = tqdm(total=total, initial=trainer.global_step, bar_format=shape, disable=not self.terminal)
+        self.first_step, self.first_started = trainer.global_step, time.perf_counter()
+        self.samples, self.started = 0, self.first_started
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Count anew: pictures between the epochs do not count."""
         self.samples, self.started = 0, time.perf_counter()
 
     def on_train_batch_end(
@@ -151,14 +157,21 @@ class Progress(ProgressBar):
         self.bar.update()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show the objective and its parts, and how fast it goes."""
+        """Show the objective and its parts, how fast it goes and, beside the bar's own, the time left."""
         throughput = self.samples / (time.perf_counter() - self.started)
-        shown = {name: f"{value:.4g}" for name, value in self.history.means.items() if name != "jitter" or value}
-        self.bar.set_postfix(epoch=trainer.current_epoch + 1, **shown, refresh=False)
+        shown = {name: value for name, value in self.history.means.items() if name != "jitter" or value}
+        values = " ".join(f"{name} {value:.3g}" for name, value in shown.items())
+        self.bar.set_postfix_str(f"{tqdm.format_sizeof(throughput)}/s {values}", refresh=False)
         if not self.terminal:
-            values = "  ".join(f"{name} {value}" for name, value in shown.items())
+            values = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
             line = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  {values}  {throughput:,.0f} samples/s"
-            print(line, file=sys.stderr, flush=True)
+            print(f"{line}  {tqdm.format_interval(self.seconds_left(trainer))} left", file=sys.stderr, flush=True)
+
+    def seconds_left(self, trainer: Trainer) -> float:
+        """At the pace of this process so far."""
+        seconds_a_step = (time.perf_counter() - self.first_started) / (trainer.global_step - self.first_step)
+        total = (trainer.max_epochs or 0) * int(trainer.num_training_batches)
+        return seconds_a_step * (total - trainer.global_step)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave the finished bar on the screen."""

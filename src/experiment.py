@@ -21,6 +21,7 @@ from src.callbacks import Checkpoints, History, Progress
 from src.data.module import DataModule
 from src.errors import UserError
 from src.files import whole
+from src.loggers import About, Dashboards
 from src.metrics import evaluate, latent_means, metrics_table
 from src.models.base import Decoder
 from src.runs import Config
@@ -42,17 +43,21 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     model = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
     model.check(data)
     history = History(folder / "history.csv")
-    trainer = make_trainer(config, history, folder)
+    tags = [dataset_name, *runs.active_set(config)]
+    about = About(folder.name, runs.fingerprint(config), config["group"], model_name, tags, config)
+    boards = Dashboards(config["logger"], history, folder, about, lambda: draw_now(model, data, folder / "figures"))
+    trainer = make_trainer(config, history, boards, folder)
     if not trainer.is_global_zero:  # of several processes the first keeps the record
         fit(trainer, model, data, folder)
         return {}
     runs.make_way(folder)
-    with runs.recorded(folder, config):
+    with runs.recorded(folder, config), boards:
         fit(trainer, model, data, folder)
         z = latent_means(model, data.test, seen=False)
         metrics = {**evaluate(model, data, z, seed=config["seed"], **config["evaluation"]), **cost(history)}
         draw_figures(model, data, z, folder / "figures")
         runs.write_json(folder / "metrics.json", metrics)
+        boards.finish(metrics)
     runs.forget_checkpoints(folder)
     print(summary(folder))
     return metrics
@@ -65,13 +70,13 @@ def make_data(config: Config) -> DataModule:
     return data
 
 
-def make_trainer(config: Config, history: History, folder: Path) -> Trainer:
-    """Lightning's trainer with our history, bar and checkpoints."""
+def make_trainer(config: Config, history: History, boards: Dashboards, folder: Path) -> Trainer:
+    """Lightning's trainer with our history, bar, dashboards and checkpoints."""
     spec = dict(config["trainer"])
     checkpoints = Checkpoints(folder, config["checkpoint_minutes"], seconds(spec.pop("max_time")))
     bar = [Progress(history)] if spec["enable_progress_bar"] else []
     options = {"logger": False, "use_distributed_sampler": False, "plugins": [slurm.environment()]}
-    trainer: Trainer = make(spec, callbacks=[history, *bar, checkpoints], **options)
+    trainer: Trainer = make(spec, callbacks=[history, *bar, boards, checkpoints], **options)
     return trainer
 
 
@@ -142,6 +147,12 @@ def peak_memory() -> float:
         return torch.cuda.max_memory_allocated() / 2**20
     unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kilobytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def draw_now(model: Decoder, data: DataModule, folder: Path) -> None:
+    """The figures of a model that is still training: what it keeps for prediction is renewed, and nothing else."""
+    model.finalise(data)
+    draw_figures(model, data, latent_means(model, data.test, seen=False), folder)
 
 
 def draw_figures(model: Decoder, data: DataModule, z: torch.Tensor, folder: Path) -> None:

@@ -32,7 +32,7 @@ Config = dict[str, Any]
 Status = Literal["running", "done", "failed", "interrupted"]
 
 CANNOT_CHANGE_NUMBERS = (
-    *("paths", "rerun", "group", "fail_fast", "checkpoint_minutes", "dataset.root"),
+    *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root"),
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),
     *("active_set", "kernel", "encoder", "optimizer"),  # a model that has any of these holds it in `model`
 )
@@ -62,9 +62,13 @@ def fingerprint(config: Config) -> str:
 
 def folder_name(config: Config, model: str, dataset: str) -> str:
     """`sas-mnist-a400-s0-3f2a91c4`: readable, and one folder a fingerprint."""
+    return "-".join([model, dataset, *active_set(config), f"s{config['seed']}", fingerprint(config)])
+
+
+def active_set(config: Config) -> list[str]:
+    """`[a400]` or `[random]`; nothing for models that have none."""
     size = config["model"].get("active_set")
-    active = [] if size is None else [size if isinstance(size, str) else f"a{size}"]
-    return "-".join([model, dataset, *active, f"s{config['seed']}", fingerprint(config)])
+    return [] if size is None else [size if isinstance(size, str) else f"a{size}"]
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
