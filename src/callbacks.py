@@ -135,13 +135,17 @@ class Progress(ProgressBar):
     def __init__(self, history: History) -> None:
         super().__init__()
         self.history = history
-        self.terminal = sys.stderr.isatty()
+        self.form = "bar" if sys.stderr.isatty() else "lines"
+
+    def disable(self) -> None:
+        """Of several processes only the first shows anything."""
+        self.form = "nothing"
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar where the run stands."""
         total = (trainer.max_epochs or 0) * int(trainer.num_training_batches)
         shape = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # the values of four parts fit 80 columns
-        self.bar = tqdm(total=total, initial=trainer.global_step, bar_format=shape, disable=not self.terminal)
+        self.bar = tqdm(total=total, initial=trainer.global_step, bar_format=shape, disable=self.form != "bar")
         self.first_step, self.first_started = trainer.global_step, time.perf_counter()
         self.samples, self.started = 0, self.first_started
 
@@ -162,7 +166,7 @@ class Progress(ProgressBar):
         shown = {name: value for name, value in self.history.means.items() if name != "jitter" or value}
         values = " ".join(f"{name} {value:.3g}" for name, value in shown.items())
         self.bar.set_postfix_str(f"{tqdm.format_sizeof(throughput)}/s {values}", refresh=False)
-        if not self.terminal:
+        if self.form == "lines":
             values = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
             line = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  {values}  {throughput:,.0f} samples/s"
             print(f"{line}  {tqdm.format_interval(self.seconds_left(trainer))} left", file=sys.stderr, flush=True)

@@ -6,9 +6,10 @@ import sys
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -63,7 +64,7 @@ class Dashboard(ABC):
 
     @abstractmethod
     def close(self, failed: bool) -> None:
-        """Leave nothing open."""
+        """Leave nothing waiting."""
 
     def catch_up(self, rows: list[Row]) -> None:
         """Show the rows that are new here: the last, or all where the run's first part was shown elsewhere."""
@@ -119,16 +120,16 @@ class Wandb(Dashboard):
         import wandb
 
         settings = wandb.Settings(silent=True, init_timeout=INIT_SECONDS, finish_timeout=UPLOAD_SECONDS)
-        place = {"project": self.project, "entity": self.entity, "dir": folder, "settings": settings}
-        what = {"id": about.id, "name": about.name, "group": about.group, "job_type": about.model, "tags": about.tags}
+        where = partial(wandb.init, dir=folder, project=self.project, entity=self.entity, settings=settings)
+        begin = partial(where, id=about.id, name=about.name, group=about.group, job_type=about.model, tags=about.tags)
+        # Offline runs cannot be continued: each part holds all rows from the first, and the last replaces all.
+        resume: Literal["allow"] | None = "allow" if mode == "online" and epochs else None
         try:
-            # Offline runs cannot be continued: each part holds all rows from the first, and the last replaces all.
-            resume = "allow" if mode == "online" and epochs else None
-            self.run = wandb.init(**place, **what, config=about.config, mode=mode, resume=resume)
+            self.run = begin(config=about.config, mode=mode, resume=resume)
         except wandb.Error as error:
             wandb.teardown()  # its service still holds the run
             mode, reason = "offline", f"the server does not take this run: {str(error).splitlines()[0]}"
-            self.run = wandb.init(**place, **what, config=about.config, mode=mode)
+            self.run = begin(config=about.config, mode="offline")
         self.sent = self.run.step
         notice(f"wandb: {self.run.url}" if mode == "online" else f"wandb: {mode}" + (f" ({reason})" if reason else ""))
 
@@ -207,7 +208,7 @@ class Dashboards(Callback):
         self.each(lambda board: board.show_metrics(metrics))
 
 
-def wandb_mode() -> tuple[str, str | None]:
+def wandb_mode() -> tuple[Any, str | None]:
     """`online` where wandb has a key and its server answers, else `offline` and why; a mode the user chose is kept."""
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # its reports on itself hold up a process without a network
     import wandb
