@@ -185,6 +185,7 @@ class Dashboards(Callback):
         """Open, now that a checkpoint's rows are back; in one process only."""
         self.boards = self.chosen if trainer.is_global_zero else []
         self.each(lambda board: board.open(self.folder, self.about, len(self.history.rows)))
+        self.each(lambda board: board.catch_up(self.history.rows))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The epoch's means and, now and then, the figures; the last ones come with the metrics."""
@@ -202,8 +203,7 @@ class Dashboards(Callback):
         self.each(lambda board: board.show_pictures(pictures, len(self.history.rows) - 1))
 
     def finish(self, metrics: dict[str, float]) -> None:
-        """All rows, also of a run that was interrupted after its last epoch, the final figures and the metrics."""
-        self.each(lambda board: board.catch_up(self.history.rows))
+        """The final figures and the metrics."""
         self.show_pictures()
         self.each(lambda board: board.show_metrics(metrics))
 

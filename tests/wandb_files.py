@@ -27,7 +27,9 @@ class OfflineRun:
     @property
     def history(self) -> list[dict[str, Any]]:
         rows = [record.history for record in self.records if record.HasField("history")]
-        return [{".".join(item.nested_key) or item.key: json.loads(item.value_json) for item in row.item} for row in rows]
+        return [
+            {".".join(item.nested_key) or item.key: json.loads(item.value_json) for item in row.item} for row in rows
+        ]
 
     @property
     def summary(self) -> dict[str, Any]:
