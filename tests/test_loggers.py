@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-import yaml
+from omegaconf import OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from src import experiment, loggers, runs
@@ -126,7 +126,7 @@ def test_a_sweep_without_a_network_leaves_a_wandb_run_a_cell(tmp_path: Path) -> 
     found = offline_runs(tmp_path)
     assert [run.config["seed"] for run in found] == [0, 1, 2]
     for run, folder in zip(found, sorted(tmp_path.glob("sas-*")), strict=True):
-        assert run.config == yaml.safe_load((folder / "config.yaml").read_text())
+        assert run.config == OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
         assert (run.run.run_id, run.run.display_name) == (folder.name.rpartition("-")[2], folder.name)
         assert (run.run.run_group, run.run.job_type, list(run.run.tags)) == ("three", "sas", ["digits", "a20"])
         assert [{f"{key}.path" in row for key in FIGURES} for row in run.history] == [{False}, {True}]
@@ -184,7 +184,7 @@ def test_every_command_of_a_wandb_sweep_composes(path: Path) -> None:
     """The commands of wandb's own agent, with the values of every list and both ends of a range."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
-    sweep = yaml.safe_load(path.read_text())
+    sweep: Any = OmegaConf.to_container(OmegaConf.load(path))
     values = [cycle(spec.get("values") or [spec["min"], spec["max"]]) for spec in sweep["parameters"].values()]
     for choice in islice(zip(*values, strict=True), 12):
         parameters = {name: {"value": value} for name, value in zip(sweep["parameters"], choice, strict=True)}

@@ -39,8 +39,9 @@ class OfflineRun:
 
 def records(content: bytes) -> Iterator[Any]:
     """The records of a file, also of one whose writer was killed."""
-    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.proto import wandb_internal_pb2
 
+    protocol: Any = wandb_internal_pb2
     position, parts = 7, b""
     while position + 7 <= len(content):
         if BLOCK - position % BLOCK < 7:
@@ -51,7 +52,7 @@ def records(content: bytes) -> Iterator[Any]:
         position += 7 + size
         if kind not in (FIRST, MIDDLE):
             if position <= len(content):
-                yield Record.FromString(parts)
+                yield protocol.Record.FromString(parts)
             parts = b""
 
 
