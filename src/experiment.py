@@ -12,7 +12,7 @@ import torch
 from hydra.utils import get_class
 from pytorch_lightning import Trainer, seed_everything
 
-from src import runs
+from src import explorer, runs
 from src.callbacks import History, LastCheckpoints, Progress
 from src.data.module import DataModule
 from src.files import whole
@@ -44,6 +44,7 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
         z = latent_means(model, data.test, seen=False)
         metrics = {**evaluate(model, data, z, seed=config["seed"], **config["evaluation"]), **cost(history)}
         draw_figures(model, data, z, folder / "figures")
+        explorer.write(model, data, z, folder / "explorer.npz")
         runs.write_json(folder / "metrics.json", metrics)
     runs.forget_checkpoints(folder)
     print(summary(folder))

@@ -1,0 +1,194 @@
+"""Runs as their folders tell of them: what is whole is read, what is not is named and passed over."""
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from src.errors import UserError
+from src.runs import CANNOT_CHANGE_NUMBERS, Config, read_json
+
+REPORT = "report"  # the report's own folder among the runs
+NAME = re.compile(r"(?P<model>[^-]+)-(?P<dataset>[^-]+)-(?:[^-]+-)?s\d+-[0-9a-f]{8}")
+MOVED_ASIDE = re.compile(NAME.pattern + r"\.\d{4}-\d\d-\d\dT.*")  # what `rerun=true` makes of a finished run
+COPIED_INTO_MODEL = ("active_set", "encoder", "kernel", "optimizer")  # a model's own settings hold those that it uses
+STATUSES = ("done", "running", "failed", "interrupted")
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times faster
+
+Value = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its settings, its status and, where it is finished, its metrics."""
+
+    folder: Path
+    model: str
+    dataset: str
+    config: Config = field(repr=False)
+    record: dict[str, Any] = field(repr=False)
+    metrics: dict[str, float] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    @property
+    def status(self) -> str:
+        """`running`, `done`, `failed` or `interrupted`."""
+        return str(self.record["status"])
+
+    @property
+    def seed(self) -> int:
+        """Of all that is random."""
+        return int(self.config["seed"])
+
+    @property
+    def active_set(self) -> Value:
+        """A, or `random`; None for models without one."""
+        size: Value = self.config["model"].get("active_set")
+        return size
+
+    @cached_property
+    def settings(self) -> dict[str, Value]:
+        """Everything that can change the numbers, the seed left out."""
+        return settings(self.config)
+
+    @cached_property
+    def group(self) -> str:
+        """The same for runs that differ in their seed only."""
+        return json.dumps([self.model, self.dataset, self.settings], sort_keys=True)
+
+    @cached_property
+    def history(self) -> list[dict[str, float]]:
+        """The rows of `history.csv`; none where there is no such file or it is not whole."""
+        try:
+            with (self.folder / "history.csv").open(newline="") as file:
+                return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        except (OSError, ValueError, TypeError):
+            return []
+
+    @cached_property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Metrics of later evaluations."""
+        paths = sorted((self.folder / "evaluations").glob("*.json"))
+        return [content.get("metrics", {}) for path in paths if (content := json_or_nothing(path))]
+
+
+class Records(NamedTuple):
+    """What a folder of runs holds."""
+
+    runs: list[Run]
+    passed_over: dict[str, str]  # the names of other folders, and why they are none
+
+
+def read(outputs: Path) -> Records:
+    """All runs below a folder, in the order of their names."""
+    if not outputs.is_dir():
+        raise UserError(f"there is no folder {outputs}")
+    runs, passed_over = [], {}
+    for folder in sorted(path for path in outputs.iterdir() if path.is_dir()):
+        if folder.name.startswith(".") or (folder.name == REPORT and not (folder / "record.json").exists()):
+            continue
+        try:
+            runs.append(read_run(folder))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            passed_over[folder.name] = " ".join(str(error).split())
+    return Records(runs, passed_over)
+
+
+def read_run(folder: Path) -> Run:
+    """The run of one folder; a ValueError says in one sentence why there is none."""
+    if MOVED_ASIDE.fullmatch(folder.name):
+        raise ValueError("an earlier run, moved aside by rerun=true")
+    name = NAME.fullmatch(folder.name)
+    if name is None or not (folder / "record.json").exists():
+        raise ValueError("not the folder of a run" if name is None else "half-written: it has no record.json")
+    record, config = whole_json(folder / "record.json"), whole_yaml(folder / "config.yaml")
+    if record.get("status") not in STATUSES:
+        raise ValueError(f"half-written: record.json has the status {record.get('status')}")
+    if not isinstance(config.get("model"), dict) or "seed" not in config:
+        raise ValueError("half-written: config.yaml has no model or no seed")
+    done = record["status"] == "done"
+    metrics = whole_json(folder / "metrics.json") if done else {}
+    return Run(folder, name["model"], name["dataset"], config, record, metrics)
+
+
+def whole_json(path: Path) -> dict[str, Any]:
+    """A JSON file that must be there and whole."""
+    content = json_or_nothing(path)
+    if content is None:
+        raise ValueError(f"half-written: {path.name} is missing or not whole")
+    return content
+
+
+def json_or_nothing(path: Path) -> dict[str, Any] | None:
+    """A JSON file with an object in it; None for anything else."""
+    try:
+        content = read_json(path)
+    except ValueError:
+        return None
+    return content if path.exists() and isinstance(content, dict) else None
+
+
+def whole_yaml(path: Path) -> Config:
+    """A YAML file that must be there and whole."""
+    if not path.exists():
+        raise ValueError(f"half-written: it has no {path.name}")
+    content = yaml.load(path.read_text(), Loader)
+    if not isinstance(content, dict):
+        raise ValueError(f"half-written: {path.name} is empty")
+    return content
+
+
+def settings(config: Config) -> dict[str, Value]:
+    """The values of a config by dotted name, but for seeds, copies and what cannot change the numbers."""
+    left_out = (*CANNOT_CHANGE_NUMBERS, *COPIED_INTO_MODEL)
+    return {
+        key: value
+        for key, value in dotted(config)
+        if key.rpartition(".")[2] != "seed" and not any(f"{key}.".startswith(f"{name}.") for name in left_out)
+    }
+
+
+def dotted(config: Config, prefix: str = "") -> Iterator[tuple[str, Value]]:
+    """The leaves of a nested config; a list is one leaf, as text."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", str(value) if isinstance(value, list) else value
+
+
+def differing(runs: Iterable[Run]) -> list[str]:
+    """The settings, other than the active set, in which runs of the same model and dataset differ."""
+    seen: dict[tuple[str, str], dict[str, Value]] = {}
+    keys: dict[str, None] = {}
+    for run in runs:
+        first = seen.setdefault((run.model, run.dataset), run.settings)
+        for key in first.keys() | run.settings.keys() - {"model.active_set"}:
+            if key != "model.active_set" and first.get(key) != run.settings.get(key):
+                keys[key] = None
+    return sorted(keys)
+
+
+def find(outputs: Path, wanted: str) -> Run:
+    """A run by the path or the name of its folder, or by the end of its name, such as the fingerprint."""
+    candidates = [Path(wanted), outputs / wanted]
+    folder = next((path for path in candidates if (path / "record.json").exists()), None)
+    if folder is None:
+        named = [path for path in outputs.glob(f"*{wanted}") if (path / "record.json").exists()] if wanted else []
+        if len(named) != 1:
+            raise UserError(f"{wanted} is not a run: {len(named)} folders in {outputs} have a name that ends so")
+        folder = named[0]
+    try:
+        return read_run(folder.resolve())
+    except (ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{folder}: {error}") from error
