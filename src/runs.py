@@ -24,7 +24,10 @@ from src.files import write_whole
 
 Config = dict[str, Any]
 
-CANNOT_CHANGE_NUMBERS = ("paths", "rerun", "dataset.root", "trainer.enable_progress_bar")
+CANNOT_CHANGE_NUMBERS = (
+    *("paths", "rerun", "dataset.root", "trainer.enable_progress_bar", "trainer.enable_model_summary"),
+    *("active_set", "kernel", "encoder", "optimizer"),  # a model that has any of these holds it in `model`
+)
 CHECKPOINTS = ("last.ckpt", "previous.ckpt")  # the newest first
 PACKAGES = ("torch", "pytorch-lightning", "gpytorch", "hydra-core", "numpy", "scikit-learn")
 
@@ -41,7 +44,7 @@ def fingerprint(config: Config) -> str:
         *parents, leaf = path.split(".")
         node = config
         for parent in parents:
-            node = node[parent]
+            node = node.get(parent, {})
         node.pop(leaf, None)
     text = json.dumps(config, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
