@@ -19,7 +19,7 @@ from src.models.base import Decoder
 from src.randomness import stream
 
 MAX_POINTS, MAX_SIDE = 1000, 32
-MAX_VALUES = 2**20  # pixels of all points, or of the grid: bounds the file to a few MB before compression
+MAX_VALUES = 2**20  # pixels of all points, and twice those of the grid: bounds the file to a few MB uncompressed
 CHUNK = 512  # points decoded at once, so that large images fit in memory
 
 
@@ -57,7 +57,7 @@ def decoded_grid(model: Decoder, z: Tensor, given: Any, scale: tuple[float, floa
     """
     from src.figures import latent_grid  # loads matplotlib
 
-    side = min(MAX_SIDE, max(8, math.isqrt(MAX_VALUES // math.prod(model.shape))))
+    side = min(MAX_SIDE, max(8, math.isqrt(MAX_VALUES // 2 // math.prod(model.shape))))
     grid = latent_grid(z, side, margin=0.05)
     p = decoded(model, grid.points, given)
     sd = p.stddev.expand_as(p.mean)

@@ -14,6 +14,7 @@ from src.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, d
 from src.report.records import Run, Value
 from src.report.tables import named
 
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")  # not TeX's: a second font doubles the time of a PDF
 MARKERS = "osD^vPX*<>"
 DASHES: list[Any] = ["-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3))]
 Arrays = dict[str, np.ndarray]
@@ -33,6 +34,8 @@ def draw(runs: Sequence[Run], shown: Sequence[Run], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures(runs, shown):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, not again for each file
         for suffix in (".pdf", ".png"):
             save(figure, folder / f"{name}{suffix}")
         paths.append(folder / f"{name}.png")
@@ -75,7 +78,9 @@ def objectives(runs: Sequence[Run]) -> Figure:
     panels[-1][0].set_xlabel("epoch", fontsize=SMALL)
     panels[-1][1].set_xlabel("seconds of training", fontsize=SMALL)
     if sizes:
-        add_legend(figure, [Line2D([], [], label=named("active_set", size), **line_style(size, sizes)) for size in sizes])
+        add_legend(
+            figure, [Line2D([], [], label=named("active_set", size), **line_style(size, sizes)) for size in sizes]
+        )
     return figure
 
 
@@ -142,8 +147,9 @@ def draw_latents(figure: Figure, axes: Axes, arrays: Arrays, legend: bool) -> No
         axes.imshow(arrays["grid_sd"], GREYS, extent=(left, right, bottom, top), **style)
     labels = arrays.get("labels", np.zeros(len(across)))
     draw_points(figure if legend else Figure(), axes, across, up, labels, np.unique(labels))
-    axes.set_xlabel(f"$z_{{{coordinates[0] + 1}}}$", fontsize=SMALL, labelpad=1)
-    axes.set_ylabel(f"$z_{{{coordinates[1] + 1}}}$", fontsize=SMALL, labelpad=0)
+    first, second = (f"z{i + 1}".translate(SUBSCRIPTS) for i in coordinates)
+    axes.set_xlabel(first, fontsize=SMALL, labelpad=1)
+    axes.set_ylabel(second, fontsize=SMALL, labelpad=0)
 
 
 def generated(arrays: dict[str, Arrays]) -> Figure:

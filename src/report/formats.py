@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
-from src.report.tables import Row, Table, others_text
+from src.report.tables import Row, Table, numbers, others_text
 
 CSV_COLUMNS = (
     "table", "row", "model", "dataset", "active_set", "metric", "mean", "sd", "runs", "not_done",
@@ -53,7 +53,7 @@ def csv_text(tables: Sequence[Table]) -> str:
         labels = [row.label for row in table.rows if row.kind == "ours"]
         width = len(table.cells) // max(1, len(labels))
         for label, cell in zip((label for label in labels for _ in range(width)), table.cells, strict=True):
-            published = cell.published or (None, None)
+            published = numbers(cell.published) if cell.published else (None, None)
             others = others_text(cell) or ("" if cell.values or not cell.asked_for else "missing")
             outcome = (cell.mean, cell.sd, len(cell.values), others)
             verdict = (*published, cell.difference, cell.verdict, " ".join(filter(None, [cell.caveat, *cell.remarks])))
@@ -142,7 +142,7 @@ def html_head(names: list[str]) -> str:
 def html_row(row: Row) -> str:
     """One line, with the verdicts as classes."""
     cells = "".join(
-        f'<td class="{verdict or ("gap" if not any(map(str.isdigit, text)) else "")}">{escape(text)}</td>'
+        f'<td class="{verdict or ("" if "." in text else "gap")}">{escape(text)}</td>'
         for text, verdict in zip(row.texts, row.verdicts, strict=True)
     )
     return f'<tr class="{row.kind}"><th scope="row">{escape(row.label)}</th>{cells}</tr>'

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from src import runs
 from src.errors import UserError
 from src.runs import CANNOT_CHANGE_NUMBERS, Config, read_json
 
 REPORT = "report"  # the report's own folder among the runs
 NAME = re.compile(r"(?P<model>[^-]+)-(?P<dataset>[^-]+)-(?:[^-]+-)?s\d+-[0-9a-f]{8}")
 MOVED_ASIDE = re.compile(NAME.pattern + r"\.\d{4}-\d\d-\d\dT.*")  # what `rerun=true` makes of a finished run
-COPIED_INTO_MODEL = ("active_set", "encoder", "kernel", "optimizer")  # a model's own settings hold those that it uses
 STATUSES = ("done", "running", "failed", "interrupted")
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times faster
 
@@ -31,6 +31,7 @@ class Run:
     folder: Path
     model: str
     dataset: str
+    status: str  # `running`, `done`, `failed` or `interrupted`; of a sweep's cell that never ran `missing`
     config: Config = field(repr=False)
     record: dict[str, Any] = field(repr=False)
     metrics: dict[str, float] = field(repr=False)
@@ -39,11 +40,6 @@ class Run:
     def name(self) -> str:
         """The folder's name."""
         return self.folder.name
-
-    @property
-    def status(self) -> str:
-        """`running`, `done`, `failed` or `interrupted`."""
-        return str(self.record["status"])
 
     @property
     def seed(self) -> int:
@@ -93,15 +89,15 @@ def read(outputs: Path) -> Records:
     """All runs below a folder, in the order of their names."""
     if not outputs.is_dir():
         raise UserError(f"there is no folder {outputs}")
-    runs, passed_over = [], {}
+    found, passed_over = [], {}
     for folder in sorted(path for path in outputs.iterdir() if path.is_dir()):
         if folder.name.startswith(".") or (folder.name == REPORT and not (folder / "record.json").exists()):
             continue
         try:
-            runs.append(read_run(folder))
+            found.append(read_run(folder))
         except (OSError, ValueError, yaml.YAMLError) as error:
             passed_over[folder.name] = " ".join(str(error).split())
-    return Records(runs, passed_over)
+    return Records(found, passed_over)
 
 
 def read_run(folder: Path) -> Run:
@@ -116,9 +112,17 @@ def read_run(folder: Path) -> Run:
         raise ValueError(f"half-written: record.json has the status {record.get('status')}")
     if not isinstance(config.get("model"), dict) or "seed" not in config:
         raise ValueError("half-written: config.yaml has no model or no seed")
-    done = record["status"] == "done"
-    metrics = whole_json(folder / "metrics.json") if done else {}
-    return Run(folder, name["model"], name["dataset"], config, record, metrics)
+    status = current_status(folder, record)
+    metrics = whole_json(folder / "metrics.json") if status == "done" else {}
+    return Run(folder, name["model"], name["dataset"], status, config, record, metrics)
+
+
+def current_status(folder: Path, record: dict[str, Any]) -> str:
+    """How the run stands now; in a folder that is not ours to lock, what its record says."""
+    try:
+        return str(runs.status(folder))
+    except OSError:
+        return str(record["status"])
 
 
 def whole_json(path: Path) -> dict[str, Any]:
@@ -149,12 +153,12 @@ def whole_yaml(path: Path) -> Config:
 
 
 def settings(config: Config) -> dict[str, Value]:
-    """The values of a config by dotted name, but for seeds, copies and what cannot change the numbers."""
-    left_out = (*CANNOT_CHANGE_NUMBERS, *COPIED_INTO_MODEL)
+    """The values of a config by dotted name, but for seeds and what cannot change the numbers."""
     return {
         key: value
         for key, value in dotted(config)
-        if key.rpartition(".")[2] != "seed" and not any(f"{key}.".startswith(f"{name}.") for name in left_out)
+        if key.rpartition(".")[2] != "seed"
+        and not any(f"{key}.".startswith(f"{name}.") for name in CANNOT_CHANGE_NUMBERS)
     }
 
 
@@ -167,16 +171,14 @@ def dotted(config: Config, prefix: str = "") -> Iterator[tuple[str, Value]]:
             yield f"{prefix}{key}", str(value) if isinstance(value, list) else value
 
 
-def differing(runs: Iterable[Run]) -> list[str]:
+def differing(compared: Iterable[Run]) -> list[str]:
     """The settings, other than the active set, in which runs of the same model and dataset differ."""
     seen: dict[tuple[str, str], dict[str, Value]] = {}
-    keys: dict[str, None] = {}
-    for run in runs:
+    keys: set[str] = set()
+    for run in compared:
         first = seen.setdefault((run.model, run.dataset), run.settings)
-        for key in first.keys() | run.settings.keys() - {"model.active_set"}:
-            if key != "model.active_set" and first.get(key) != run.settings.get(key):
-                keys[key] = None
-    return sorted(keys)
+        keys |= {key for key in first.keys() | run.settings.keys() if first.get(key) != run.settings.get(key)}
+    return sorted(keys - {"model.active_set"})
 
 
 def find(outputs: Path, wanted: str) -> Run:
@@ -192,3 +194,39 @@ def find(outputs: Path, wanted: str) -> Run:
         return read_run(folder.resolve())
     except (ValueError, yaml.YAMLError) as error:
         raise UserError(f"{folder}: {error}") from error
+
+
+def representatives(candidates: Iterable[Run]) -> list[Run]:
+    """One finished run for every dataset and model, for maps: of the lowest seed, the largest active set, the newest."""
+    best: dict[tuple[str, str], Run] = {}
+    for run in sorted(candidates, key=prominence):
+        if run.status == "done":
+            best[run.dataset, run.model] = run
+    return [best[key] for key in sorted(best)]
+
+
+def prominence(run: Run) -> tuple[bool, int, float, str]:
+    """What sorts the run to show last; those that left nothing to show come first."""
+    size = run.active_set if isinstance(run.active_set, int) else 0
+    return (run.folder / "explorer.npz").exists(), -run.seed, size, str(run.record.get("started"))
+
+
+def of_sweep(found: Iterable[Run], overrides: list[str]) -> list[Run]:
+    """The runs that are cells of a sweep, and stand-ins with the status `missing` for those that never ran."""
+    from src.sweeps import cells
+
+    name, *further = overrides
+    by_name = {run.name: run for run in found}
+    return [
+        by_name.get(cell.folder.name)
+        or Run(
+            cell.folder,
+            cell.model,
+            cell.dataset,
+            "missing",
+            cell.config,
+            {"command": "python -m src.train " + " ".join(cell.overrides)},
+            {},
+        )
+        for cell in cells([f"+sweep={name}", *further])
+    ]

@@ -34,7 +34,7 @@ class Cell:
     place: Place
     values: tuple[float, ...] = ()  # one a seed
     others: tuple[tuple[str, int], ...] = ()  # how many runs are not done, by status
-    published: tuple[float, float] | None = None  # mean and sd
+    published: str | None = None  # mean ± sd, as printed
     caveat: str | None = None  # why the published value is not the same quantity
     remarks: tuple[str, ...] = ()
     asked_for: bool = True  # False: no part of the sweep
@@ -54,17 +54,23 @@ class Cell:
         """Ours less the published mean; None where one of them is missing or they are not the same quantity."""
         if self.mean is None or self.published is None or self.caveat:
             return None
-        return self.mean - self.published[0]
+        return self.mean - numbers(self.published)[0]
 
     @property
     def verdict(self) -> str:
         """`better` or `worse` by more than the published sd, or `within sd`; empty where there is no difference."""
         if self.difference is None or self.published is None or math.isnan(self.difference):
             return ""
-        if abs(self.difference) <= self.published[1]:
+        if abs(self.difference) <= numbers(self.published)[1]:
             return "within sd"
         lower_is_better = facts()["metrics"][self.place.metric]["better"] == "lower"
         return "better" if (self.difference < 0) == lower_is_better else "worse"
+
+
+def numbers(published: str) -> tuple[float, float]:
+    """Mean and sd of a published value: `0.255 ± 0.098`."""
+    mean, sd = published.split("±")
+    return float(mean), float(sd)
 
 
 class Row(NamedTuple):
@@ -160,7 +166,7 @@ def cell(spec: dict[str, Any], where: dict[str, Any], runs: Sequence[Run], sweep
         place,
         ours.values,
         ours.others,
-        None if published is None else (published[0], published[1]),
+        published,
         caveat=spec.get("not_comparable", {}).get(place.metric),
         remarks=ours.remarks,
         asked_for=is_filled(ours) or not sweep,
@@ -247,7 +253,7 @@ def lines(label: str, cells: Sequence[Cell], remarks: list[str]) -> list[Row]:
 
     rows = [Row(label, "ours", [ours_text(c) + marks(c.remarks) for c in cells], [""] * len(cells))]
     if any(c.published for c in cells):
-        texts = [published_text(c) + marks([c.published and c.caveat]) for c in cells]
+        texts = [(c.published or "") + marks([c.published and c.caveat]) for c in cells]
         rows.append(Row("published", "published", texts, [""] * len(cells)))
     if any(c.difference is not None for c in cells):
         rows.append(Row("difference", "difference", [difference_text(c) for c in cells], [c.verdict for c in cells]))
@@ -272,11 +278,6 @@ def mean_text(c: Cell) -> str:
 def others_text(c: Cell) -> str:
     """`1 failed, 2 missing`."""
     return ", ".join(f"{count} {status}" for status, count in c.others)
-
-
-def published_text(c: Cell) -> str:
-    """`0.255 ± 0.098`, as printed."""
-    return "" if c.published is None else "{:g} ± {:g}".format(*c.published)
 
 
 def difference_text(c: Cell) -> str:
