@@ -2,8 +2,10 @@
 
 import csv
 import io
+import math
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from tqdm import tqdm
 
+from src.errors import Interrupted
 from src.files import whole, write_whole
-from src.runs import CHECKPOINTS
+from src.runs import CHECKPOINTS, is_asked_to_stop
+
+SIGTERM = "SIGTERM"
 
 
 class History(Callback):
@@ -25,11 +30,16 @@ class History(Callback):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: list[dict[str, float]] = []
+        self.sums: dict[str, Any] = {}  # of this epoch
+        self.seconds = 0.0  # of this epoch, before the checkpoint that it went on from
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start the clock: an epoch that goes on has no other start."""
+        self.started = time.perf_counter()
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start the sums and the clock of this epoch."""
-        self.sums: dict[str, Any] = {}
-        self.started = time.perf_counter()
+        self.sums, self.seconds, self.started = {}, 0.0, time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any) -> None:
         """Add up, on the device: nothing waits for the numbers."""
@@ -37,38 +47,86 @@ class History(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Add the epoch's means, and write the file whole."""
-        seconds = time.perf_counter() - self.started
         self.means = {name: float(total) / trainer.num_training_batches for name, total in self.sums.items()}
-        self.rows.append(
-            {"epoch": trainer.current_epoch, "step": trainer.global_step, "seconds": seconds, **self.means}
-        )
+        where = {"epoch": trainer.current_epoch, "step": trainer.global_step, "seconds": self.elapsed()}
+        self.rows.append({**where, **self.means})
         text = io.StringIO()
         writer = csv.DictWriter(text, self.rows[0])
         writer.writeheader()
         writer.writerows(self.rows)
         write_whole(self.path, text.getvalue())
 
+    def elapsed(self) -> float:
+        """The seconds of this epoch so far."""
+        return self.seconds + time.perf_counter() - self.started
+
     def state_dict(self) -> dict[str, Any]:
-        """The rows, for the checkpoint."""
-        return {"rows": self.rows}
+        """The rows and the sums of a part of an epoch, for the checkpoint."""
+        return {"rows": self.rows, "sums": self.sums, "seconds": self.elapsed()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on after the checkpoint's last row."""
-        self.rows = state_dict["rows"]
+        """Go on where the checkpoint was written."""
+        self.rows, self.sums, self.seconds = (state_dict[name] for name in ("rows", "sums", "seconds"))
 
 
-class LastCheckpoints(Checkpoint):
-    """`last.ckpt` after every epoch, written whole; the one before stays as `previous.ckpt`."""
+class Checkpoints(Checkpoint):
+    """`last.ckpt` after every epoch and, in long epochs, every few minutes; the one before stays as `previous.ckpt`.
 
-    def __init__(self, folder: Path) -> None:
-        self.last, self.previous = (folder / name for name in CHECKPOINTS)
+    A run stops here too, after a checkpoint: when its time is over, when it was asked to, and at SIGTERM.
+    """
+
+    def __init__(self, folder: Path, minutes: float, max_time: float | None = None) -> None:
+        self.folder, self.seconds = folder, 60 * minutes
+        self.saved = self.looked = time.monotonic()
+        self.deadline = math.inf if max_time is None else time.monotonic() + max_time
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Save where it is time to; the last batch is left to the end of the epoch."""
+        if trainer.is_last_batch:
+            return
+        reason = self.reason_to_stop(trainer)
+        if self.agreed(trainer, reason is not None or time.monotonic() > self.saved + self.seconds):
+            self.save(trainer)
+            self.stop_for(self.agreed(trainer, reason))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Lightning calls checkpoints last, so that the epoch's row of the history is in it."""
-        with whole(self.last) as unfinished:
+        self.save(trainer)
+        if trainer.current_epoch + 1 != trainer.max_epochs:
+            self.stop_for(self.agreed(trainer, self.reason_to_stop(trainer)))
+
+    def agreed(self, trainer: Trainer, decision: Any) -> Any:
+        """What the first of several processes decided: all save and stop together, or none."""
+        return trainer.strategy.broadcast(decision)
+
+    def reason_to_stop(self, trainer: Trainer) -> str | None:
+        """Why to stop, if at all; the file system is asked once a second."""
+        now = time.monotonic()
+        if trainer.received_sigterm:
+            return SIGTERM
+        if now > self.deadline:
+            return "the time of trainer.max_time is over"
+        if now > self.looked + 1:
+            self.looked = now
+            if is_asked_to_stop(self.folder):
+                return "it was cancelled"
+        return None
+
+    def stop_for(self, reason: str | None) -> None:
+        """Stop where there is a reason; SIGTERM ends a whole sweep, the others this run."""
+        if reason == SIGTERM:
+            raise SystemExit(143)
+        if reason is not None:
+            raise Interrupted(f"{self.folder} stopped, {reason}; the same command continues it")
+
+    def save(self, trainer: Trainer) -> None:
+        """Write the checkpoint whole. All ranks take part, of which the first writes."""
+        last, previous = (self.folder / name for name in CHECKPOINTS)
+        with whole(last) if trainer.is_global_zero else nullcontext(last) as unfinished:
             trainer.save_checkpoint(unfinished)
-            if self.last.exists():
-                self.last.replace(self.previous)
+            if trainer.is_global_zero and last.exists():
+                last.replace(previous)
+        self.saved = time.monotonic()
 
 
 class Progress(ProgressBar):

@@ -7,3 +7,7 @@ class UserError(ValueError):
 
 class NumericalError(ArithmeticError):
     """A run that left the numbers a computer can work with; the message holds the hyperparameters."""
+
+
+class Interrupted(Exception):
+    """A run that stopped before its end, on request; the same command continues it."""

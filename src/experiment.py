@@ -2,19 +2,24 @@
 
 import logging
 import resource
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from statistics import median
-from typing import Any
 
 import torch
 from hydra.utils import get_class
 from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning.callbacks import Timer
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from src import explorer, runs
-from src.callbacks import History, LastCheckpoints, Progress
+from src.callbacks import Checkpoints, History, Progress
 from src.data.module import DataModule
+from src.errors import UserError
 from src.files import whole
 from src.metrics import evaluate, latent_means, metrics_table
 from src.models.base import Decoder
@@ -37,7 +42,10 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     model = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
     model.check(data)
     history = History(folder / "history.csv")
-    trainer = make_trainer(config["trainer"], history, folder)
+    trainer = make_trainer(config, history, folder)
+    if not trainer.is_global_zero:  # of several processes the first keeps the record
+        fit(trainer, model, data, folder)
+        return {}
     runs.make_way(folder)
     with runs.recorded(folder, config):
         fit(trainer, model, data, folder)
@@ -58,22 +66,47 @@ def make_data(config: Config) -> DataModule:
     return data
 
 
-def make_trainer(spec: dict[str, Any], history: History, folder: Path) -> Trainer:
-    """Lightning's trainer with our history and bar, and a checkpoint after every epoch."""
+def make_trainer(config: Config, history: History, folder: Path) -> Trainer:
+    """Lightning's trainer with our history, bar and checkpoints."""
+    spec = dict(config["trainer"])
+    checkpoints = Checkpoints(folder, config["checkpoint_minutes"], seconds(spec.pop("max_time")))
     bar = [Progress(history)] if spec["enable_progress_bar"] else []
-    trainer: Trainer = make(spec, callbacks=[history, *bar, LastCheckpoints(folder)], logger=False)
+    trainer: Trainer = make(spec, callbacks=[history, *bar, checkpoints], logger=False, use_distributed_sampler=False)
     return trainer
+
+
+def seconds(max_time: str | dict[str, int] | None) -> float | None:
+    """A time budget as Lightning takes them. Its own timer would count the time before a resume too."""
+    try:
+        return Timer(max_time).time_remaining()
+    except (MisconfigurationException, TypeError) as error:
+        raise UserError(f"trainer.max_time={max_time} is not of the form days:hours:minutes:seconds") from error
 
 
 def fit(trainer: Trainer, model: Decoder, data: DataModule, folder: Path) -> None:
     """Train, from the last checkpoint where there is one, and keep the trained model in `model.ckpt`."""
     model.initialise(data)
     model.train()  # all GPyTorch kernels share a module, which an earlier model may have left in eval mode
-    trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
+    with stops_at_a_checkpoint():
+        trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
     model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
     model.finalise(data)
-    with whole(folder / "model.ckpt") as unfinished:
-        trainer.save_checkpoint(unfinished, weights_only=True)
+    if trainer.is_global_zero:
+        with whole(folder / "model.ckpt") as unfinished:
+            trainer.save_checkpoint(unfinished, weights_only=True)
+
+
+@contextmanager
+def stops_at_a_checkpoint() -> Iterator[None]:
+    """Leave SIGTERM to Lightning, which notes it, so that `Checkpoints` can stop the training after a step."""
+    ours = signal.getsignal(signal.SIGTERM) == runs.end_process
+    if ours:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, runs.end_process)
 
 
 def newest_intact(folder: Path) -> Path | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from src.errors import UserError
 
 NAMES = ("mnist", "fmnist", "cifar10")
+FILES_OF = {**{name: name for name in NAMES}, "rotated_mnist": "mnist"}  # the files that a dataset is made of
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:

@@ -4,31 +4,41 @@ import hashlib
 import json
 import os
 import platform
+import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from types import FrameType
+from typing import Any, Literal, cast
 
 from filelock import FileLock, Timeout
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from src.errors import UserError
+from src.errors import Interrupted, UserError
 from src.files import write_whole
 
 Config = dict[str, Any]
+Status = Literal["running", "done", "failed", "interrupted"]
 
 CANNOT_CHANGE_NUMBERS = (
-    *("paths", "rerun", "dataset.root", "trainer.enable_progress_bar", "trainer.enable_model_summary"),
+    *("paths", "rerun", "group", "fail_fast", "checkpoint_minutes", "dataset.root"),
+    *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),
     *("active_set", "kernel", "encoder", "optimizer"),  # a model that has any of these holds it in `model`
 )
 CHECKPOINTS = ("last.ckpt", "previous.ckpt")  # the newest first
+STOP = "stop"  # a file that asks a run to stop
+REVISION = "GP_DECODERS_REVISION"  # in the environment: the revision of the frozen code that a sweep's cells run
 PACKAGES = ("torch", "pytorch-lightning", "gpytorch", "hydra-core", "numpy", "scikit-learn")
 
 
@@ -64,12 +74,30 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file, empty where there is none."""
-    return json.loads(path.read_text()) if path.exists() else {}
+    try:
+        content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON ({error}): mend it, or remove the folder") from error
+    return content
 
 
-def status(folder: Path) -> str | None:
-    """`running`, `done`, `failed` or `interrupted`; None where there is no run."""
-    return read_json(folder / "record.json").get("status")
+def status(folder: Path) -> Status | None:
+    """How a run stands; None where there is none. One whose process died is interrupted, whatever its record says."""
+    recorded: Status | None = read_json(folder / "record.json").get("status")
+    if recorded == "running" and not is_owned(folder):
+        return "interrupted"
+    if recorded == "done" and not (folder / "metrics.json").exists():
+        return "interrupted"
+    return recorded
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether a living process works on a run: the system releases the lock of one that died."""
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            return False
+    except Timeout:
+        return True
 
 
 def check_writable(outputs: Path) -> None:
@@ -107,11 +135,12 @@ def recorded(folder: Path, config: Config) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=1)  # `is_owned` may hold it for a moment
     except Timeout:
         owner = read_json(folder / "record.json")
         raise UserError(f"{folder} is being worked on by process {owner.get('pid')} on {owner.get('host')}") from None
-    with lock:
+    with lock, sigterm_ends_the_process():
+        before, began = read_json(folder / "record.json").get("seconds", 0), time.monotonic()
         record = new_record()
         write_whole(folder / "config.yaml", OmegaConf.to_yaml(config))
         write_json(folder / "record.json", record)
@@ -119,11 +148,69 @@ def recorded(folder: Path, config: Config) -> Iterator[None]:
             yield
             record["status"] = "done"
         except BaseException as error:
-            record["status"] = "failed" if isinstance(error, Exception) else "interrupted"
-            log(folder, traceback.format_exc())
+            record["status"] = status_after(error)
+            record["error"] = one_line(error)
+            with suppress(OSError):  # of a full disk, which may be what went wrong
+                log(folder, traceback.format_exc())
             raise
         finally:
-            write_json(folder / "record.json", {**record, "ended": now()})
+            with suppress(OSError):
+                seconds = round(before + time.monotonic() - began, 1)
+                write_json(folder / "record.json", {**record, "ended": now(), "seconds": seconds})
+
+
+def status_after(error: BaseException) -> Status:
+    """A run that was stopped, or had no place to write to, can go on from its checkpoint; any other begins anew."""
+    can_go_on = isinstance(error, Interrupted | OSError) or not isinstance(error, Exception)
+    return "interrupted" if can_go_on else "failed"
+
+
+def record_refusal(folder: Path, config: Config, error: Exception) -> None:
+    """Leave the reason why a cell of a sweep did not even begin."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "config.yaml", OmegaConf.to_yaml(config))
+    write_json(folder / "record.json", {**new_record(), "status": "failed", "error": one_line(error), "ended": now()})
+    log(folder, "".join(traceback.format_exception(error)))
+
+
+def one_line(error: BaseException) -> str:
+    """The kind of an error and the first line of what it says."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@contextmanager
+def sigterm_ends_the_process() -> Iterator[None]:
+    """Let SIGTERM raise SystemExit, so that what is open is closed; where nobody else listens to it already."""
+    mine = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if mine:
+        signal.signal(signal.SIGTERM, end_process)
+    try:
+        yield
+    finally:
+        if mine:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def end_process(signum: int, frame: FrameType | None) -> None:
+    """What SIGTERM does, with the exit code that shells give it."""
+    raise SystemExit(128 + signum)
+
+
+def ask_to_stop(folder: Path) -> None:
+    """Ask a run to stop: one that trains does so after a checkpoint, one that waits in a sweep does not begin."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STOP).touch()
+
+
+def is_asked_to_stop(folder: Path) -> bool:
+    """Whether somebody asked."""
+    return (folder / STOP).exists()
+
+
+def let_go_on(folder: Path) -> None:
+    """Forget that a run was asked to stop."""
+    (folder / STOP).unlink(missing_ok=True)
 
 
 def log(folder: Path, text: str) -> None:
@@ -136,7 +223,7 @@ def new_record() -> dict[str, Any]:
     """Who does this run, where, and with what."""
     return {
         "status": "running",
-        "command": " ".join([Path(sys.executable).name, *sys.orig_argv[1:]]),
+        "command": command(),
         "host": platform.node(),
         "pid": os.getpid(),
         "started": now(),
@@ -146,8 +233,17 @@ def new_record() -> dict[str, Any]:
     }
 
 
+def command() -> str:
+    """What to type to do this run, and no other cell of its sweep, again."""
+    if not HydraConfig.initialized():
+        return shlex.join(["python", *sys.orig_argv[1:]])
+    return shlex.join(["python", "-m", "src.train", *HydraConfig.get().overrides.task])
+
+
 def git_revision() -> str | None:
     """The revision of the code, with `-dirty` where files differ from it; None outside a checkout."""
+    if REVISION in os.environ:
+        return os.environ[REVISION] or None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.check_output(command, cwd=Path(__file__).parent, text=True, stderr=subprocess.DEVNULL).strip()

@@ -67,7 +67,7 @@ def test_one_process_at_a_time_and_the_other_is_told_who(tmp_path: Path) -> None
     first, second = recorded(tmp_path / "run", {}), recorded(tmp_path / "run", {})
     with first, pytest.raises(UserError, match=r"is being worked on by process \d+ on"), second:
         pass
-    assert runs.status(tmp_path / "run") == "done"
+    assert runs.read_json(tmp_path / "run" / "record.json")["status"] == "done"
     lock = FileLock(tmp_path / "run" / ".lock")
     lock.acquire(timeout=0)
     lock.release()

@@ -1,6 +1,7 @@
 """The data of a run: two splits held in memory, and batches that are an index into them."""
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,24 +58,64 @@ class Split(Dataset[Batch]):
         return self[torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))[:size]]
 
 
-class ShuffledBatches(Sampler[Tensor]):
-    """Indices of whole batches, in an order that is a function of seed and epoch; an incomplete last one is dropped."""
+class EpochSampler(Sampler[Any], ABC):
+    """What to load in an epoch, a function of seed and epoch, from any step of it on.
 
-    def __init__(self, num_data: int, batch_size: int, seed: int) -> None:
-        self.num_data, self.batch_size, self.seed, self.epoch = num_data, batch_size, seed, 0
+    Of several processes each takes its own share: of every `processes` steps the one of its `rank`.
+    """
+
+    def __init__(self, num_steps: int, rank: int = 0, processes: int = 1) -> None:
+        self.num_steps, self.rank, self.processes = num_steps // processes, rank, processes
+        self.epoch = self.step = self.start = 0
+
+    @abstractmethod
+    def steps(self) -> Sequence[Any]:
+        """What to load in each step of this epoch, for all processes."""
 
     def set_epoch(self, epoch: int) -> None:
         """Called by Lightning before every epoch."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self.num_data // self.batch_size
+        return self.num_steps
 
-    def __iter__(self) -> Iterator[Tensor]:
-        # A generator draws the order with the first batch: a resumed Trainer calls iter() before set_epoch().
+    def __iter__(self) -> Iterator[Any]:
+        # A generator draws the order with the first step: a resumed Trainer calls iter() before set_epoch().
+        own = self.steps()[self.rank :: self.processes][: self.num_steps]
+        start, self.start = self.start % self.num_steps, 0
+        for step in range(start, self.num_steps):
+            self.step = step + 1
+            yield own[step]
+
+
+class ShuffledBatches(EpochSampler):
+    """Indices of whole batches in random order; an incomplete last one is dropped."""
+
+    def __init__(self, num_data: int, batch_size: int, seed: int, rank: int = 0, processes: int = 1) -> None:
+        super().__init__(num_data // batch_size, rank, processes)
+        self.num_data, self.batch_size, self.seed = num_data, batch_size, seed
+
+    def steps(self) -> Sequence[Tensor]:
+        """A random permutation of the data, cut into batches."""
         generator = torch.Generator().manual_seed(stream(self.seed, self.epoch))
-        order = torch.randperm(self.num_data, generator=generator)
-        yield from order[: len(self) * self.batch_size].split(self.batch_size)
+        return torch.randperm(self.num_data, generator=generator).split(self.batch_size)
+
+
+class Batches(DataLoader[Any]):
+    """A loader of the whole batches that an epoch's sampler names; a checkpoint holds where in the epoch it is."""
+
+    sampler: EpochSampler
+
+    def __init__(self, dataset: Dataset[Batch], sampler: EpochSampler) -> None:
+        super().__init__(dataset, sampler=sampler, batch_size=None)
+
+    def state_dict(self) -> dict[str, int]:
+        """How many steps of the epoch are done."""
+        return {"step": self.sampler.step}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Go on after them."""
+        self.sampler.start = state_dict["step"]
 
 
 class DataModule(LightningDataModule):
@@ -117,10 +158,14 @@ class DataModule(LightningDataModule):
         """The shape of one observation: (C, H, W) for images, (D,) for vectors."""
         return tuple(self.train.x.shape[1:])
 
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Shuffled whole batches; `batch_size=None` because the sampler yields whole batches itself."""
-        sampler = ShuffledBatches(len(self.train), self.batch_size, self.seed)
-        return DataLoader(self.train, sampler=sampler, batch_size=None)
+    def train_dataloader(self) -> Batches:
+        """Shuffled whole batches."""
+        return Batches(self.train, ShuffledBatches(len(self.train), self.batch_size, self.seed, *self.share()))
+
+    def share(self) -> tuple[int, int]:
+        """This process among all that train together: its rank, and how many there are."""
+        trainer = self.trainer
+        return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 
     def scores(self, model: "Decoder") -> dict[str, float]:
         """Test scores that only this dataset has, beside the metrics that all share; here none."""

@@ -1,15 +1,15 @@
 """Moving ball: videos of a ball on a smooth random path, made on the fly (Pearce, 2019)."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset
 
-from src.data.module import Batch, DataModule, ShuffledBatches, Split
+from src.data.module import Batch, Batches, DataModule, EpochSampler, ShuffledBatches, Split
 from src.errors import UserError
 from src.randomness import stream
 from src.scores import aligned, path_rmse
@@ -65,13 +65,12 @@ class MovingBall(DataModule):
         self.test_paths = draw_paths(self.num_test_videos, np.random.default_rng(stream(TEST_SEED, TEST)))
         return record(train_paths, first_video=0), record(self.test_paths, first_video=self.num_train_videos)
 
-    def train_dataloader(self) -> DataLoader[Any]:
+    def train_dataloader(self) -> Batches:
         """Batches of whole videos, fresh or stored."""
         if self.fresh:
             videos = FreshVideos(self.batch_videos, self.num_train_videos + self.num_test_videos, self.seed)
-            return DataLoader(videos, sampler=Steps(self.steps_per_epoch), batch_size=None)
-        sampler = WholeVideos(self.num_train_videos, self.batch_videos, self.seed)
-        return DataLoader(self.train, sampler=sampler, batch_size=None)
+            return Batches(videos, Positions(self.steps_per_epoch, *self.share()))
+        return Batches(self.train, WholeVideos(self.num_train_videos, self.batch_videos, self.seed, *self.share()))
 
     def scores(self, model: "Decoder") -> dict[str, float]:
         """How far the latent means are from the true paths, up to an affine map."""
@@ -103,32 +102,27 @@ class FreshVideos(Dataset[Batch]):
         return batch
 
 
-class Steps(Sampler[tuple[int, int]]):
+class Positions(EpochSampler):
     """The positions (epoch, step) of an epoch."""
 
-    def __init__(self, num_steps: int) -> None:
-        self.num_steps, self.epoch = num_steps, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Called by Lightning before every epoch."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.num_steps
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        for step in range(self.num_steps):
-            yield self.epoch, step
+    def steps(self) -> Sequence[tuple[int, int]]:
+        """All of them."""
+        return [(self.epoch, step) for step in range(self.num_steps * self.processes)]
 
 
 class WholeVideos(ShuffledBatches):
     """Rows of whole stored videos, in random order; the number of data and the batch size count videos."""
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def steps(self) -> Sequence[Tensor]:
+        """Some videos a step, and all their frames shuffled."""
         generator = torch.Generator().manual_seed(stream(self.seed, self.epoch, FRAMES))
-        for videos in super().__iter__():
-            rows = (videos[:, None] * FRAMES + torch.arange(FRAMES)).flatten()
-            yield rows[torch.randperm(len(rows), generator=generator)]
+        return [shuffled_frames(videos, generator) for videos in super().steps()]
+
+
+def shuffled_frames(videos: Tensor, generator: torch.Generator) -> Tensor:
+    """The rows of all frames of some videos, in random order."""
+    rows = (videos[:, None] * FRAMES + torch.arange(FRAMES)).flatten()
+    return rows[torch.randperm(len(rows), generator=generator)]
 
 
 def record(paths: Tensor, first_video: int) -> Split:

@@ -10,7 +10,7 @@ from pytorch_lightning import LightningModule, Trainer
 from torch import Tensor
 
 from src.data.module import Batch, DataModule
-from src.data.moving_ball import MovingBall, Steps, WholeVideos, draw_paths, render
+from src.data.moving_ball import MovingBall, Positions, WholeVideos, draw_paths, render
 from src.errors import UserError
 from src.specs import make
 from tests.configs import composed
@@ -25,7 +25,7 @@ def loaded(**options: Any) -> MovingBall:
 
 def epoch_batches(data: DataModule, epoch: int) -> list[Batch]:
     loader = data.train_dataloader()
-    assert isinstance(loader.sampler, Steps | WholeVideos)
+    assert isinstance(loader.sampler, Positions | WholeVideos)
     loader.sampler.set_epoch(epoch)
     return list(loader)
 

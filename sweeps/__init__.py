@@ -1,0 +1,1 @@
+"""Sweeps, one file an experiment: which cells, which seeds."""
