@@ -28,7 +28,7 @@ def write(model: Decoder, data: DataModule, z: Tensor, path: Path) -> None:
     """Keep the arrays in one small file; z [n, Q] are the latent means of the test data."""
     arrays = {**test_points(model, data, z), **{key: as_array(value) for key, value in data.exhibits(model).items()}}
     with whole(path) as unfinished:
-        np.savez_compressed(unfinished, **arrays)
+        np.savez_compressed(unfinished, **arrays)  # type: ignore[arg-type]  # names are not its other argument
 
 
 def test_points(model: Decoder, data: DataModule, z: Tensor) -> dict[str, np.ndarray]:

@@ -3,8 +3,12 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from src.errors import UserError
+
+if TYPE_CHECKING:
+    from src.report.records import Run
 
 FORMATS = ("md", "csv", "latex", "html")
 FILES = {"md": "tables.md", "csv": "tables.csv", "latex": "tables.tex", "html": "index.html"}
@@ -74,7 +78,7 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
     from src.report.formats import csv_text, latex, markdown
 
     found = records.read(outputs)
-    runs = records.of_sweep(found.runs, options.sweep) if options.sweep else found.runs
+    runs = sweep_runs(found.runs, *options.sweep) if options.sweep else found.runs
     if not runs:
         raise UserError(f"there is no run in {outputs}")
     shown = (
@@ -96,7 +100,22 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
     tell(found.passed_over, runs, [folder / FILES[name] for name in options.format])
 
 
-def tell(passed_over: dict[str, str], runs: list, paths: list[Path]) -> None:
+def sweep_runs(found: "list[Run]", name: str, *overrides: str) -> "list[Run]":
+    """The runs of a sweep; what goes wrong with its name or overrides is the user's to know."""
+    from hydra.errors import HydraException
+
+    from src.report import records
+
+    wrong = [text for text in overrides if "=" not in text]
+    if wrong:
+        raise UserError(f"--sweep {name} takes overrides such as trainer.max_epochs=20, not {wrong[0]}: put it before")
+    try:
+        return records.of_sweep(found, name, list(overrides))
+    except HydraException as error:
+        raise UserError(f"--sweep {name}: {str(error).splitlines()[0]}") from error
+
+
+def tell(passed_over: dict[str, str], runs: "list[Run]", paths: list[Path]) -> None:
     """What is in the report, what is not, and where it is."""
     from collections import Counter
 

@@ -5,7 +5,11 @@ from src.report.records import Run
 
 def text(first: Run, second: Run) -> str:
     """A plain table for a terminal."""
-    rows = [("", "A", "B"), ("run", first.name, second.name), ("status", first.status, second.status)]
+    rows: list[tuple[str, ...]] = [
+        ("", "A", "B"),
+        ("run", first.name, second.name),
+        ("status", first.status, second.status),
+    ]
     rows += settings_that_differ(first, second)
     parts = [columns(rows), "", columns(metrics(first, second))]
     if first.group == second.group:

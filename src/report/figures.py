@@ -30,7 +30,7 @@ def arrays_of(run: Run) -> Arrays:
 
 
 def draw(runs: Sequence[Run], shown: Sequence[Run], folder: Path) -> list[Path]:
-    """Every figure that there are runs for, as PDF and PNG; returns the PNGs. `shown` are one run a model and dataset."""
+    """Every figure that there are runs for, as PDF and PNG; returns the PNGs. Maps are those of the runs `shown`."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures(runs, shown):
@@ -186,8 +186,10 @@ def paths(arrays: dict[str, Arrays]) -> Figure:
             for spine in axes.spines.values():
                 spine.set(linewidth=0.4, color="#bbbbbb")
         line[0].set_ylabel(named("model", model), fontsize=SMALL)
-    true, latent = ("true path", PALETTE[0], "-"), ("latent means, after one affine map", PALETTE[5], "--")
-    add_legend(figure, [Line2D([], [], label=t, color=c, linestyle=s, linewidth=0.9) for t, c, s in (true, latent)])
+    first, second = panels[0][0].get_lines()
+    first.set_label("true path")
+    second.set_label("latent means, after one affine map")
+    add_legend(figure, [first, second])
     return figure
 
 

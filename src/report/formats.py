@@ -15,8 +15,8 @@ CSV_COLUMNS = (
 )  # fmt: skip
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "−": r"$-$", "<": "$<$", ">": "$>$",
-    "|": "$|$", "·": r"$\cdot$",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "\N{MINUS SIGN}": r"$-$", "<": "$<$",
+    ">": "$>$", "|": "$|$", "·": r"$\cdot$",
 }  # fmt: skip
 
 

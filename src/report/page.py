@@ -23,7 +23,6 @@ METRICS = ("rmse", "mae", "nlpd", "accuracy_1nn", "mse_sample", "path_rmse", "se
 MAX_EXPLORERS, MAX_BYTES = 12, 10_000_000  # of all explorers' pixels, before compression to about a third
 CURVE_POINTS = 150
 CAPTIONS = {
-    "objective": "Objective against epoch and time, {}",
     "latents": "Test images in latent space, {}; grey: predictive sd, each map to its own scale",
     "generation": "Unseen views made from object and angle alone, {}",
     "paths": "Paths, {}",
@@ -49,7 +48,7 @@ def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence
         "js": (HERE / "page.js").read_text(),
         "data": json.dumps(finite(data), separators=(",", ":")).replace("</", "<\\/"),
         "tables": formats.html(tables),
-        "figures": "".join(figure(path) for path in drawn),
+        "figures": "".join(figure(path) for path in drawn if not path.stem.startswith("objective")),
         "notes": notes(records, [run.name for run in shown if run.name not in arrays], len(explored)),
         "subtitle": escape(f"{len(records.runs)} runs in {outputs}, {now()[:16].replace('T', ' ')} UTC"),
     }
@@ -140,8 +139,8 @@ def small_png(path: Path) -> str:
     """A picture with 256 colours as a data URL."""
     from PIL import Image
 
-    with Image.open(path) as image:
-        flat = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    with Image.open(path) as image:  # maximum coverage keeps the few points of a rare colour
+        flat = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     return png_url(flat)
 
 
@@ -154,11 +153,15 @@ def png_url(image: Any) -> str:
 
 def figure(path: Path) -> str:
     """One of the report's figures, with a link to the file for print beside the page."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        wide = ' class="wide"' if image.width > 800 else ""
     kind, _, dataset = path.stem.partition("-")
     caption = CAPTIONS[kind].format(named("dataset", dataset) if dataset else "")
     link = f'<a href="figures/{escape(path.stem)}.pdf">PDF</a>'
     return (
-        f'<figure><img src="{small_png(path)}" alt="{escape(caption)}">'
+        f'<figure{wide}><img src="{small_png(path)}" alt="{escape(caption)}">'
         f"<figcaption>{escape(caption)} · {link}</figcaption></figure>"
     )
 

@@ -3,17 +3,21 @@
 import csv
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from src import runs
 from src.errors import UserError
 from src.runs import CANNOT_CHANGE_NUMBERS, Config, read_json
+
+if TYPE_CHECKING:
+    from src.sweeps import Cell
 
 REPORT = "report"  # the report's own folder among the runs
 NAME = re.compile(r"(?P<model>[^-]+)-(?P<dataset>[^-]+)-(?:[^-]+-)?s\d+-[0-9a-f]{8}")
@@ -197,7 +201,7 @@ def find(outputs: Path, wanted: str) -> Run:
 
 
 def representatives(candidates: Iterable[Run]) -> list[Run]:
-    """One finished run for every dataset and model, for maps: of the lowest seed, the largest active set, the newest."""
+    """One finished run a dataset and model, for maps: of the lowest seed, the largest active set, the newest."""
     best: dict[tuple[str, str], Run] = {}
     for run in sorted(candidates, key=prominence):
         if run.status == "done":
@@ -211,22 +215,15 @@ def prominence(run: Run) -> tuple[bool, int, float, str]:
     return (run.folder / "explorer.npz").exists(), -run.seed, size, str(run.record.get("started"))
 
 
-def of_sweep(found: Iterable[Run], overrides: list[str]) -> list[Run]:
+def of_sweep(found: Iterable[Run], name: str, overrides: list[str]) -> list[Run]:
     """The runs that are cells of a sweep, and stand-ins with the status `missing` for those that never ran."""
     from src.sweeps import cells
 
-    name, *further = overrides
     by_name = {run.name: run for run in found}
-    return [
-        by_name.get(cell.folder.name)
-        or Run(
-            cell.folder,
-            cell.model,
-            cell.dataset,
-            "missing",
-            cell.config,
-            {"command": "python -m src.train " + " ".join(cell.overrides)},
-            {},
-        )
-        for cell in cells([f"+sweep={name}", *further])
-    ]
+    return [by_name.get(cell.folder.name) or never_ran(cell) for cell in cells([f"+sweep={name}", *overrides])]
+
+
+def never_ran(cell: "Cell") -> Run:
+    """A stand-in for a cell of a sweep without a run."""
+    command = shlex.join(["python", "-m", "src.train", *cell.overrides])
+    return Run(cell.folder, cell.model, cell.dataset, "missing", cell.config, {"command": command}, {})

@@ -211,16 +211,15 @@ def of_group(place: Place, group: Sequence[Run]) -> Cell:
     for run in group:
         by_seed.setdefault(run.seed, []).append(run)
     kept = [max(same, key=lambda run: (run.status == "done", started(run))) for _, same in sorted(by_seed.items())]
-    repeated = [
-        f"{place.model} on {place.dataset} has {len(same)} runs with seed {seed} and the same settings; the newest counts"
+    repeated = tuple(
+        f"{named('model', place.model)}, {named('dataset', place.dataset)}: {len(same)} runs have the same settings "
+        f"and seed {seed}; the newest counts."
         for seed, same in sorted(by_seed.items())
         if len(same) > 1
-    ]
+    )
     values = tuple(run.metrics[place.metric] for run in kept if place.metric in run.metrics)
     statuses = Counter(status(run, place.metric) for run in kept)
-    return Cell(
-        place, values, tuple((s, n) for s, n in sorted(statuses.items()) if s != "done"), remarks=tuple(repeated)
-    )
+    return Cell(place, values, tuple((s, n) for s, n in sorted(statuses.items()) if s != "done"), remarks=repeated)
 
 
 def status(run: Run, metric: str) -> str:
@@ -287,7 +286,7 @@ def difference_text(c: Cell) -> str:
 
 def minus(text: str) -> str:
     """A number with a real minus sign."""
-    return text.replace("-", "−")
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def settings_table(runs: Sequence[Run]) -> Table:
@@ -303,7 +302,7 @@ def settings_table(runs: Sequence[Run]) -> Table:
         texts = [", ".join(f"{counts[s]} {s}" for s in sorted(counts)), *(mean_text(c) for c in line)]
         rows.append(Row(group_label(group[0], runs), "ours", texts, [""] * len(texts)))
         cells += line
-    columns = [("runs",), *((named("metric", metric),) for metric in metrics)]
+    columns: list[tuple[str, ...]] = [("runs",), *((named("metric", metric),) for metric in metrics)]
     return Table("settings", "All runs by their settings", "", columns, rows, [], cells)
 
 
