@@ -16,7 +16,7 @@ from pytorch_lightning import Trainer, seed_everything
 from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from src import runs, slurm
+from src import explorer, runs, slurm
 from src.callbacks import Checkpoints, History, Progress
 from src.data.module import DataModule
 from src.errors import UserError
@@ -56,6 +56,7 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
         z = latent_means(model, data.test, seen=False)
         metrics = {**evaluate(model, data, z, seed=config["seed"], **config["evaluation"]), **cost(history)}
         draw_figures(model, data, z, folder / "figures")
+        explorer.write(model, data, z, folder / "explorer.npz")
         runs.write_json(folder / "metrics.json", metrics)
         boards.finish(metrics)
     runs.forget_checkpoints(folder)
