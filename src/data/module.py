@@ -171,6 +171,10 @@ class DataModule(LightningDataModule):
         """Test scores that only this dataset has, beside the metrics that all share; here none."""
         return {}
 
+    def exhibits(self, model: "Decoder") -> dict[str, Tensor]:
+        """What only this dataset's figures show, for the report; here nothing."""
+        return {}
+
 
 def subset(split: Split, size: int | None, seed: int, name: str) -> Split:
     """`size` random samples of a split, the same for the same seed; all of it for None."""

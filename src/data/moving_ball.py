@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from src.data.module import Batch, Batches, DataModule, EpochSampler, ShuffledBatches, Split
 from src.errors import UserError
 from src.randomness import stream
-from src.scores import path_rmse
+from src.scores import aligned, path_rmse
 
 if TYPE_CHECKING:
     from src.models.base import Decoder
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FRAMES, SIDE, RADIUS = 30, 32, 3
 LENGTH_SCALE, JITTER = 2.0, 1e-5
 TRAIN, TEST, FRESH = range(3)  # streams of randomness
+SHOWN = 5  # test videos in the report's figure
 TEST_SEED = 0  # the test videos are the same in every run
 
 
@@ -73,9 +74,17 @@ class MovingBall(DataModule):
 
     def scores(self, model: "Decoder") -> dict[str, float]:
         """How far the latent means are from the true paths, up to an affine map."""
+        return {"path_rmse": path_rmse(self.latent_paths(model), self.test_paths)}
+
+    def exhibits(self, model: "Decoder") -> dict[str, Tensor]:
+        """The first true paths, and the latent means mapped onto them."""
+        estimated = aligned(self.latent_paths(model), self.test_paths)
+        return {"paths": self.test_paths[:SHOWN], "estimated_paths": estimated[:SHOWN]}
+
+    def latent_paths(self, model: "Decoder") -> Tensor:
+        """Latent means [videos, 30, Q] of the test videos."""
         frames = self.test[torch.arange(len(self.test))].to(model.data_mean.device)
-        means = model.encode(frames.x, None, frames.aux).mean
-        return {"path_rmse": path_rmse(means.unflatten(0, (-1, FRAMES)), self.test_paths)}
+        return model.encode(frames.x, None, frames.aux).mean.unflatten(0, (-1, FRAMES))
 
 
 class FreshVideos(Dataset[Batch]):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OBJECTS, POOL = 400, 360  # of each digit: all, and those of training and test; the other 40 are for monitoring
 ANGLES = 16
 DEGREES = 360 / ANGLES
+SHOWN = 10  # test views in the report's figure
 
 
 class RotatedMNIST(ImageFiles):
@@ -93,6 +94,14 @@ class RotatedMNIST(ImageFiles):
         latents = {"mse_sample": q.mean + q.stddev * noise, "mse_mean": q.mean}
         x = model.as_float(self.test.x.to(device))
         return {name: (model.decode(z).mean - x).square().mean().item() for name, z in latents.items()}
+
+    def exhibits(self, model: "Decoder") -> dict[str, Tensor]:
+        """The first test views, and what the model makes of their object and angle alone."""
+        generate: Any = getattr(model, "generate", None)
+        if generate is None or self.test.aux is None:
+            return {}
+        z = generate(self.test.aux[:SHOWN].to(model.data_mean.device)).mean
+        return {"views": self.test.x[:SHOWN], "generated_views": model.decode(z).mean}
 
 
 class Draws(NamedTuple):

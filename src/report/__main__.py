@@ -1,0 +1,134 @@
+"""Tables, figures and one page from finished runs: `python -m src.report [outputs]`."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from src.errors import UserError
+
+if TYPE_CHECKING:
+    from src.report.records import Run
+
+FORMATS = ("md", "csv", "latex", "html")
+FILES = {"md": "tables.md", "csv": "tables.csv", "latex": "tables.tex", "html": "index.html"}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Write the report, or compare two runs."""
+    options = arguments(argv)
+    try:
+        if options.compare:
+            compare(options.outputs, *options.compare)
+        else:
+            report(options.outputs, options.to or options.outputs / "report", options)
+    except UserError as error:
+        sys.exit(f"Error: {error}")
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m src.report",
+        description="Tables, figures and one page from the records of runs: nothing is trained, evaluated or fetched.",
+        epilog="RUN is the path or the name of a run's folder, or the end of its name, such as the fingerprint.",
+    )
+    parser.add_argument("outputs", nargs="?", type=Path, default=Path("outputs"), help="the runs' folder (%(default)s)")
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help="where the report goes (default: OUTPUTS/report)")
+    parser.add_argument(
+        "--format",
+        type=formats,
+        default=list(FORMATS),
+        metavar=",".join(FORMATS),
+        help="what to write (default: all); figures come with latex and html",
+    )
+    parser.add_argument(
+        "--sweep",
+        nargs="+",
+        metavar=("NAME", "OVERRIDE"),
+        help="only the cells of a sweep, as `python -m src.train -m +sweep=NAME OVERRIDE ...` has them",
+    )
+    parser.add_argument("--explore", nargs="+", metavar="RUN", help="the runs of the page's latent explorer")
+    parser.add_argument(
+        "--compare", nargs=2, metavar="RUN", help="print where the settings and metrics of two runs differ"
+    )
+    return parser.parse_args(argv)
+
+
+def formats(text: str) -> list[str]:
+    """A list of formats."""
+    chosen = text.split(",")
+    unknown = [name for name in chosen if name not in FORMATS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"there is no format {unknown[0]}: choose of {', '.join(FORMATS)}")
+    return chosen
+
+
+def compare(outputs: Path, *wanted: str) -> None:
+    """Print two runs side by side."""
+    from src.report import comparison, records
+
+    print(comparison.text(*(records.find(outputs, run) for run in wanted)))
+
+
+def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
+    """Write what was asked for, and say where it is and what was passed over."""
+    from src.files import write_whole
+    from src.report import records, tables
+    from src.report.formats import csv_text, latex, markdown
+
+    found = records.read(outputs)
+    runs = sweep_runs(found.runs, *options.sweep) if options.sweep else found.runs
+    if not runs:
+        raise UserError(f"there is no run in {outputs}")
+    shown = (
+        [records.find(outputs, run) for run in options.explore] if options.explore else records.representatives(runs)
+    )
+    filled = [*tables.paper_tables(runs, sweep=bool(options.sweep)), tables.settings_table(runs)]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, write in (("md", markdown), ("csv", csv_text), ("latex", latex)):
+        if name in options.format:
+            write_whole(folder / FILES[name], write(filled))
+    if {"latex", "html"} & set(options.format):
+        from src.report import figures
+
+        drawn = figures.draw(runs, shown, folder / "figures")
+    if "html" in options.format:
+        from src.report import page
+
+        write_whole(folder / FILES["html"], page.page(outputs, found._replace(runs=runs), shown, filled, drawn))
+    tell(found.passed_over, runs, [folder / FILES[name] for name in options.format])
+
+
+def sweep_runs(found: "list[Run]", name: str, *overrides: str) -> "list[Run]":
+    """The runs of a sweep; what goes wrong with its name or overrides is the user's to know."""
+    from hydra.errors import HydraException
+
+    from src.report import records
+
+    wrong = [text for text in overrides if "=" not in text]
+    if wrong:
+        raise UserError(f"--sweep {name} takes overrides such as trainer.max_epochs=20, not {wrong[0]}: put it before")
+    try:
+        return records.of_sweep(found, name, list(overrides))
+    except HydraException as error:
+        raise UserError(f"--sweep {name}: {str(error).splitlines()[0]}") from error
+
+
+def tell(passed_over: dict[str, str], runs: "list[Run]", paths: list[Path]) -> None:
+    """What is in the report, what is not, and where it is."""
+    from collections import Counter
+
+    counts = Counter(run.status for run in runs)
+    print(f"{len(runs)} runs: " + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
+    for name, reason in passed_over.items():
+        print(f"passed over {name}: {reason}")
+    old = [run.name for run in runs if run.status == "done" and not (run.folder / "explorer.npz").exists()]
+    if old:
+        print(f"without explorer.npz, which newer runs leave for latent maps: {', '.join(old)}")
+    for path in paths:
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

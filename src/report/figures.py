@@ -1,0 +1,211 @@
+"""The papers' figures from the records of our runs, at the width of a column or a page."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from src.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, draw_points, quiet, save
+from src.report.records import Run, Value
+from src.report.tables import named
+
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")  # not TeX's: a second font doubles the time of a PDF
+MARKERS = "osD^vPX*<>"
+DASHES: list[Any] = ["-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3))]
+Arrays = dict[str, np.ndarray]
+
+
+def arrays_of(run: Run) -> Arrays:
+    """What the run left for figures; empty where it left nothing that can be read."""
+    try:
+        with np.load(run.folder / "explorer.npz") as file:
+            return {key: file[key] for key in file.files}
+    except (OSError, ValueError):
+        return {}
+
+
+def draw(runs: Sequence[Run], shown: Sequence[Run], folder: Path) -> list[Path]:
+    """Every figure that there are runs for, as PDF and PNG; returns the PNGs. Maps are those of the runs `shown`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, figure in figures(runs, shown):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, not again for each file
+        for suffix in (".pdf", ".png"):
+            save(figure, folder / f"{name}{suffix}")
+        paths.append(folder / f"{name}.png")
+    return paths
+
+
+def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
+    """Names and figures."""
+    for dataset in sorted({run.dataset for run in runs}):
+        trained = [run for run in runs if run.dataset == dataset and len(run.history) > 1]
+        if trained:
+            yield f"objective-{dataset}", objectives(trained)
+        chosen = [run for run in shown if run.dataset == dataset]
+        arrays = {run.model: arrays_of(run) for run in chosen}
+        for name, function, needed in (
+            ("latents", latent_maps, "z"),
+            ("generation", generated, "generated_views"),
+            ("paths", paths, "estimated_paths"),
+        ):
+            available = {model: found for model, found in arrays.items() if needed in found}
+            if name == "latents":
+                available = {model: found for model, found in available.items() if found["z"].shape[1] > 1}
+            if available:
+                yield f"{name}-{dataset}", function(available)
+    if any("exact_evidence" in metrics for run in runs for metrics in run.evaluations):
+        yield "evidence", evidence(runs)
+
+
+def objectives(runs: Sequence[Run]) -> Figure:
+    """The objective against epoch and against time: a row a model, a colour an active-set size, a line a run."""
+    models = sorted({run.model for run in runs})
+    figure = Figure(figsize=(COLUMN, 0.35 + 1.25 * len(models)), layout="constrained")
+    panels = figure.subplots(len(models), 2, sharey="row", squeeze=False)
+    sizes = sorted({run.active_set for run in runs if run.active_set is not None}, key=str_order)
+    for (by_epoch, by_time), model in zip(panels, models, strict=True):
+        own = [run for run in runs if run.model == model]
+        for run in own:
+            draw_objective(by_epoch, by_time, run, sizes)
+        frame(by_epoch, by_time, own, named("model", model))
+    panels[-1][0].set_xlabel("epoch", fontsize=SMALL)
+    panels[-1][1].set_xlabel("seconds of training", fontsize=SMALL)
+    if sizes:
+        add_legend(
+            figure, [Line2D([], [], label=named("active_set", size), **line_style(size, sizes)) for size in sizes]
+        )
+    return figure
+
+
+def str_order(size: Value) -> tuple[bool, Any]:
+    """Numbers by their value, then words."""
+    return isinstance(size, str), size
+
+
+def draw_objective(by_epoch: Axes, by_time: Axes, run: Run, sizes: Sequence[Value]) -> None:
+    """One run in both panels."""
+    values = np.array([-row["loss"] for row in run.history])
+    seconds = np.cumsum([row["seconds"] for row in run.history])
+    by_epoch.plot(np.arange(1, len(values) + 1), values, **line_style(run.active_set, sizes))
+    by_time.plot(seconds, values, **line_style(run.active_set, sizes))
+
+
+def line_style(size: Value, sizes: Sequence[Value]) -> dict[str, Any]:
+    """A colour and a dash an active-set size, so that no reader depends on colour; black where there is none."""
+    i = sizes.index(size) if size in sizes else None
+    colour = "black" if i is None else PALETTE[i % len(PALETTE)]
+    return {"color": colour, "linestyle": DASHES[(i or 0) % len(DASHES)], "linewidth": 0.9}
+
+
+def frame(by_epoch: Axes, by_time: Axes, runs: Sequence[Run], title: str) -> None:
+    """Names, few ticks, and limits that a bad first epoch does not stretch."""
+    values = np.concatenate([[-row["loss"] for row in run.history] for run in runs])
+    values = values[np.isfinite(values)]
+    for axes in (by_epoch, by_time):
+        quiet(axes)
+        axes.grid(linewidth=0.3, color="#dddddd")
+        axes.set_axisbelow(True)
+    by_epoch.set_title(title, fontsize=SMALL, loc="left", pad=3)
+    by_epoch.set_ylabel("objective", fontsize=SMALL)
+    by_epoch.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    if len(values):
+        low, high = np.quantile(values, 0.05), values.max()
+        space = 0.08 * ((high - low) or abs(high) or 1.0)
+        by_epoch.set_ylim(low - space, high + space)
+
+
+def latent_maps(arrays: dict[str, Arrays]) -> Figure:
+    """Test images in the latent spaces of several models side by side, over the predictive sd where Q = 2."""
+    columns = min(4, len(arrays))
+    rows = -(-len(arrays) // columns)
+    width = COLUMN if columns <= 2 else PAGE
+    figure = Figure(figsize=(width, 0.3 + rows * (width / columns + 0.1)), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    for axes, (model, found) in zip(panels, arrays.items(), strict=False):
+        draw_latents(figure, axes, found, legend=figure.legends == [])
+        axes.set_title(named("model", model), fontsize=LARGE, pad=3)
+    for axes in list(panels)[len(arrays) :]:
+        axes.set_axis_off()
+    return figure
+
+
+def draw_latents(figure: Figure, axes: Axes, arrays: Arrays, legend: bool) -> None:
+    """One latent space, in the two coordinates in which it varies most."""
+    quiet(axes)
+    coordinates = sorted(np.argsort(arrays["z"].var(0))[-2:])
+    across, up = arrays["z"][:, coordinates].T
+    if "grid_sd" in arrays:
+        left, right, bottom, top = arrays["grid_across"][[0, -1]].tolist() + arrays["grid_up"][[0, -1]].tolist()
+        style: dict[str, Any] = {"aspect": "auto", "interpolation": "bilinear", "origin": "lower"}
+        axes.imshow(arrays["grid_sd"], GREYS, extent=(left, right, bottom, top), **style)
+    labels = arrays.get("labels", np.zeros(len(across)))
+    draw_points(figure if legend else Figure(), axes, across, up, labels, np.unique(labels))
+    first, second = (f"z{i + 1}".translate(SUBSCRIPTS) for i in coordinates)
+    axes.set_xlabel(first, fontsize=SMALL, labelpad=1)
+    axes.set_ylabel(second, fontsize=SMALL, labelpad=0)
+
+
+def generated(arrays: dict[str, Arrays]) -> Figure:
+    """Test views of rotated MNIST, and what each model makes of their object and angle alone."""
+    first = next(iter(arrays.values()))
+    rows = [("test image", first["views"])]
+    rows += [(named("model", model), found["generated_views"]) for model, found in arrays.items()]
+    return image_rows(rows)
+
+
+def image_rows(rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
+    """Rows of images [n, 1, H, W] in [0, 1], as wide as a column."""
+    n = len(rows[0][1])
+    size = (COLUMN - 0.75) / n
+    figure = Figure(figsize=(COLUMN, 0.1 + 1.12 * size * len(rows)), layout="constrained")
+    for axes, (name, images) in zip(figure.subplots(len(rows), squeeze=False).flat, rows, strict=True):
+        axes.imshow(np.concatenate(list(images[:, 0]), 1), "gray", vmin=0, vmax=1)
+        axes.set(xticks=[], yticks=[], frame_on=False)
+        axes.set_ylabel(name, fontsize=SMALL, rotation=0, ha="right", va="center")
+    return figure
+
+
+def paths(arrays: dict[str, Arrays]) -> Figure:
+    """Where the ball was, and where each model's latent means put it: a row a model, a column a video."""
+    videos = min(5, *(len(found["paths"]) for found in arrays.values()), 5)
+    size = (COLUMN - 0.3) / videos
+    figure = Figure(figsize=(COLUMN, 0.35 + (size + 0.12) * len(arrays)), layout="constrained")
+    panels = figure.subplots(len(arrays), videos, squeeze=False, sharex="col", sharey="col")
+    for line, (model, found) in zip(panels, arrays.items(), strict=True):
+        for axes, true, estimated in zip(line, found["paths"], found["estimated_paths"], strict=False):
+            axes.plot(*true.T, color=PALETTE[0], linewidth=0.9)
+            axes.plot(*estimated.T, color=PALETTE[5], linewidth=0.9, linestyle="--")
+            axes.set(xticks=[], yticks=[], aspect="equal")
+            for spine in axes.spines.values():
+                spine.set(linewidth=0.4, color="#bbbbbb")
+        line[0].set_ylabel(named("model", model), fontsize=SMALL)
+    first, second = panels[0][0].get_lines()
+    first.set_label("true path")
+    second.set_label("latent means, after one affine map")
+    add_legend(figure, [first, second])
+    return figure
+
+
+def evidence(runs: Iterable[Run]) -> Figure:
+    """The SAS estimate against the exact log marginal likelihood of the same points, both for each observed value."""
+    found = [(run, metrics) for run in runs for metrics in run.evaluations if "exact_evidence" in metrics]
+    sizes = sorted({run.active_set for run, _ in found}, key=str_order)
+    figure = Figure(figsize=(COLUMN, 2.6), layout="constrained")
+    axes = figure.subplots()
+    quiet(axes)
+    for i, size in enumerate(sizes):
+        points = [(m["exact_evidence"], m["sas_estimate"]) for run, m in found if run.active_set == size]
+        style: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)], "s": 12}
+        axes.scatter(*np.array(points).T, label=named("active_set", size), **style)
+    axes.axline((found[0][1]["exact_evidence"],) * 2, slope=1, color="black", linewidth=0.5, zorder=0)
+    axes.set_xlabel("exact log marginal likelihood", fontsize=SMALL)
+    axes.set_ylabel("SAS estimate", fontsize=SMALL)
+    add_legend(figure, axes.get_legend_handles_labels()[0])
+    return figure

@@ -1,0 +1,148 @@
+"""Tables as text: Markdown, CSV in long form, LaTeX without packages, and HTML."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+
+from src.report.tables import Row, Table, numbers, others_text
+
+CSV_COLUMNS = (
+    "table", "row", "model", "dataset", "active_set", "metric", "mean", "sd", "runs", "not_done",
+    "published", "published_sd", "difference", "verdict", "remarks",
+)  # fmt: skip
+LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "\N{MINUS SIGN}": r"$-$", "<": "$<$",
+    ">": "$>$", "|": "$|$", "·": r"$\cdot$",
+}  # fmt: skip
+
+
+def markdown(tables: Sequence[Table]) -> str:
+    """All tables, each with its source and remarks."""
+    return "\n".join(markdown_table(table) for table in tables)
+
+
+def markdown_table(table: Table) -> str:
+    """One table; pipes in texts would end a cell."""
+    head = ["", *(" ".join(column) for column in table.columns)]
+    body = [[f"*{row.label}*" if row.kind != "ours" else row.label, *row.texts] for row in table.rows]
+    lines = [head, ["---"] * len(head), *body]
+    grid = "\n".join("| " + " | ".join(text.replace("|", r"\|") for text in line) + " |" for line in lines)
+    below = [f"{number}. {remark}" for number, remark in enumerate(table.remarks, 1)]
+    return (
+        "\n\n".join(part for part in (f"## {table.title}", grid, "\n".join(below), explanation(table)) if part) + "\n"
+    )
+
+
+def explanation(table: Table) -> str:
+    """What the numbers are."""
+    if not table.source:
+        return "Mean ± sd over seeds."
+    return f"Mean ± sd over seeds, in brackets the number of runs. Published: {table.source}."
+
+
+def csv_text(tables: Sequence[Table]) -> str:
+    """All cells, one a line, for other programs."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for table in tables:
+        labels = [row.label for row in table.rows if row.kind == "ours"]
+        width = len(table.cells) // max(1, len(labels))
+        for label, cell in zip((label for label in labels for _ in range(width)), table.cells, strict=True):
+            published = numbers(cell.published) if cell.published else (None, None)
+            others = others_text(cell) or ("" if cell.values or not cell.asked_for else "missing")
+            outcome = (cell.mean, cell.sd, len(cell.values), others)
+            verdict = (*published, cell.difference, cell.verdict, " ".join(filter(None, [cell.caveat, *cell.remarks])))
+            writer.writerow((table.name, label, *cell.place, *outcome, *verdict))
+    return text.getvalue()
+
+
+def latex(tables: Sequence[Table]) -> str:
+    """A `table*` each, for `\\input` in any document; it needs no package."""
+    return "\n".join(latex_table(table) for table in tables)
+
+
+def latex_table(table: Table) -> str:
+    """One table with two levels of columns where there are two."""
+    head = [latex_head([column[level] for column in table.columns]) for level in range(len(table.columns[0]))]
+    body = [latex_row(row, i > 0) for i, row in enumerate(table.rows)]
+    remarks = [f"[{number}] {remark}" for number, remark in enumerate(table.remarks, 1)]
+    caption = " ".join([f"{table.title}.", explanation(table), *remarks])
+    return "\n".join(
+        [
+            r"\begin{table*}",
+            r"\centering\scriptsize\setlength{\tabcolsep}{2pt}",
+            rf"\caption{{{latex_escaped(caption)}}}",
+            rf"\label{{tab:{table.name.replace('_', '-')}}}",
+            rf"\begin{{tabular}}{{{'l' if table.source else 'p{3cm}'}{'c' * len(table.columns)}}}",
+            r"\hline",
+            *head,
+            r"\hline",
+            *body,
+            r"\hline",
+            r"\end{tabular}",
+            r"\end{table*}",
+            "",
+        ]
+    )
+
+
+def latex_head(names: list[str]) -> str:
+    """One level of column names; neighbours with the same name share it."""
+    spans = [(name, len(list(same))) for name, same in groupby(names)]
+    cells = [latex_escaped(n) if k == 1 else rf"\multicolumn{{{k}}}{{c}}{{{latex_escaped(n)}}}" for n, k in spans]
+    return " & ".join(["", *cells]) + r" \\"
+
+
+def latex_row(row: Row, below: bool) -> str:
+    """One line; a gap sets the lines of a place apart from those above."""
+    label = latex_escaped(row.label) if row.kind == "ours" else rf"\quad\textit{{{row.label}}}"
+    texts = [
+        rf"\textit{{{latex_escaped(text)}}}" if row.kind == "published" and text else latex_escaped(text)
+        for text in row.texts
+    ]
+    gap = r"\noalign{\vskip 2pt}" if below and row.kind == "ours" else ""
+    return gap + " & ".join([label, *texts]) + r" \\"
+
+
+def latex_escaped(text: str) -> str:
+    """Text as LaTeX prints it, with numbers as narrow as papers have them: .2023."""
+    return "".join(LATEX.get(letter, letter) for letter in re.sub(r"(?<![\d.])0\.(?=\d)", ".", text))
+
+
+def html(tables: Sequence[Table]) -> str:
+    """All tables for the page."""
+    return "\n".join(html_table(table) for table in tables)
+
+
+def html_table(table: Table) -> str:
+    """One table in a box that scrolls by itself where the screen is narrow."""
+    levels = range(len(table.columns[0]))
+    head = "".join(html_head([column[level] for column in table.columns]) for level in levels)
+    body = "".join(html_row(row) for row in table.rows)
+    remarks = "".join(f"<li>{escape(remark)}</li>" for remark in table.remarks)
+    return (
+        f'<figure class="table" id="{table.name}"><figcaption>{escape(table.title)}</figcaption>'
+        f'<div class="scroll" tabindex="0"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
+        + (f"<ol>{remarks}</ol>" if remarks else "")
+        + f"<p>{escape(explanation(table))}</p></figure>"
+    )
+
+
+def html_head(names: list[str]) -> str:
+    """One level of column names; neighbours with the same name share it."""
+    spans = [(name, len(list(same))) for name, same in groupby(names)]
+    return "<tr><td></td>" + "".join(f'<th colspan="{k}">{escape(name)}</th>' for name, k in spans) + "</tr>"
+
+
+def html_row(row: Row) -> str:
+    """One line, with the verdicts as classes."""
+    cells = "".join(
+        f'<td class="{verdict or ("" if "." in text else "gap")}">{escape(text)}</td>'
+        for text, verdict in zip(row.texts, row.verdicts, strict=True)
+    )
+    return f'<tr class="{row.kind}"><th scope="row">{escape(row.label)}</th>{cells}</tr>'

@@ -1,0 +1,229 @@
+"""Runs as their folders tell of them: what is whole is read, what is not is named and passed over."""
+
+import csv
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from src import runs
+from src.errors import UserError
+from src.runs import CANNOT_CHANGE_NUMBERS, Config, read_json
+
+if TYPE_CHECKING:
+    from src.sweeps import Cell
+
+REPORT = "report"  # the report's own folder among the runs
+NAME = re.compile(r"(?P<model>[^-]+)-(?P<dataset>[^-]+)-(?:[^-]+-)?s\d+-[0-9a-f]{8}")
+MOVED_ASIDE = re.compile(NAME.pattern + r"\.\d{4}-\d\d-\d\dT.*")  # what `rerun=true` makes of a finished run
+STATUSES = ("done", "running", "failed", "interrupted")
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times faster
+
+Value = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its settings, its status and, where it is finished, its metrics."""
+
+    folder: Path
+    model: str
+    dataset: str
+    status: str  # `running`, `done`, `failed` or `interrupted`; of a sweep's cell that never ran `missing`
+    config: Config = field(repr=False)
+    record: dict[str, Any] = field(repr=False)
+    metrics: dict[str, float] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    @property
+    def seed(self) -> int:
+        """Of all that is random."""
+        return int(self.config["seed"])
+
+    @property
+    def active_set(self) -> Value:
+        """A, or `random`; None for models without one."""
+        size: Value = self.config["model"].get("active_set")
+        return size
+
+    @cached_property
+    def settings(self) -> dict[str, Value]:
+        """Everything that can change the numbers, the seed left out."""
+        return settings(self.config)
+
+    @cached_property
+    def group(self) -> str:
+        """The same for runs that differ in their seed only."""
+        return json.dumps([self.model, self.dataset, self.settings], sort_keys=True)
+
+    @cached_property
+    def history(self) -> list[dict[str, float]]:
+        """The rows of `history.csv`; none where there is no such file or it is not whole."""
+        try:
+            with (self.folder / "history.csv").open(newline="") as file:
+                return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        except (OSError, ValueError, TypeError):
+            return []
+
+    @cached_property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Metrics of later evaluations."""
+        paths = sorted((self.folder / "evaluations").glob("*.json"))
+        return [content.get("metrics", {}) for path in paths if (content := json_or_nothing(path))]
+
+
+class Records(NamedTuple):
+    """What a folder of runs holds."""
+
+    runs: list[Run]
+    passed_over: dict[str, str]  # the names of other folders, and why they are none
+
+
+def read(outputs: Path) -> Records:
+    """All runs below a folder, in the order of their names."""
+    if not outputs.is_dir():
+        raise UserError(f"there is no folder {outputs}")
+    found, passed_over = [], {}
+    for folder in sorted(path for path in outputs.iterdir() if path.is_dir()):
+        if folder.name.startswith(".") or (folder.name == REPORT and not (folder / "record.json").exists()):
+            continue
+        try:
+            found.append(read_run(folder))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            passed_over[folder.name] = " ".join(str(error).split())
+    return Records(found, passed_over)
+
+
+def read_run(folder: Path) -> Run:
+    """The run of one folder; a ValueError says in one sentence why there is none."""
+    if MOVED_ASIDE.fullmatch(folder.name):
+        raise ValueError("an earlier run, moved aside by rerun=true")
+    name = NAME.fullmatch(folder.name)
+    if name is None or not (folder / "record.json").exists():
+        raise ValueError("not the folder of a run" if name is None else "half-written: it has no record.json")
+    record, config = whole_json(folder / "record.json"), whole_yaml(folder / "config.yaml")
+    if record.get("status") not in STATUSES:
+        raise ValueError(f"half-written: record.json has the status {record.get('status')}")
+    if not isinstance(config.get("model"), dict) or "seed" not in config:
+        raise ValueError("half-written: config.yaml has no model or no seed")
+    status = current_status(folder, record)
+    metrics = whole_json(folder / "metrics.json") if status == "done" else {}
+    return Run(folder, name["model"], name["dataset"], status, config, record, metrics)
+
+
+def current_status(folder: Path, record: dict[str, Any]) -> str:
+    """How the run stands now; in a folder that is not ours to lock, what its record says."""
+    try:
+        return str(runs.status(folder))
+    except OSError:
+        return str(record["status"])
+
+
+def whole_json(path: Path) -> dict[str, Any]:
+    """A JSON file that must be there and whole."""
+    content = json_or_nothing(path)
+    if content is None:
+        raise ValueError(f"half-written: {path.name} is missing or not whole")
+    return content
+
+
+def json_or_nothing(path: Path) -> dict[str, Any] | None:
+    """A JSON file with an object in it; None for anything else."""
+    try:
+        content = read_json(path)
+    except ValueError:
+        return None
+    return content if path.exists() and isinstance(content, dict) else None
+
+
+def whole_yaml(path: Path) -> Config:
+    """A YAML file that must be there and whole."""
+    if not path.exists():
+        raise ValueError(f"half-written: it has no {path.name}")
+    content = yaml.load(path.read_text(), Loader)
+    if not isinstance(content, dict):
+        raise ValueError(f"half-written: {path.name} is empty")
+    return content
+
+
+def settings(config: Config) -> dict[str, Value]:
+    """The values of a config by dotted name, but for seeds and what cannot change the numbers."""
+    return {
+        key: value
+        for key, value in dotted(config)
+        if key.rpartition(".")[2] != "seed"
+        and not any(f"{key}.".startswith(f"{name}.") for name in CANNOT_CHANGE_NUMBERS)
+    }
+
+
+def dotted(config: Config, prefix: str = "") -> Iterator[tuple[str, Value]]:
+    """The leaves of a nested config; a list is one leaf, as text."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", str(value) if isinstance(value, list) else value
+
+
+def differing(compared: Iterable[Run]) -> list[str]:
+    """The settings, other than the active set, in which runs of the same model and dataset differ."""
+    seen: dict[tuple[str, str], dict[str, Value]] = {}
+    keys: set[str] = set()
+    for run in compared:
+        first = seen.setdefault((run.model, run.dataset), run.settings)
+        keys |= {key for key in first.keys() | run.settings.keys() if first.get(key) != run.settings.get(key)}
+    return sorted(keys - {"model.active_set"})
+
+
+def find(outputs: Path, wanted: str) -> Run:
+    """A run by the path or the name of its folder, or by the end of its name, such as the fingerprint."""
+    candidates = [Path(wanted), outputs / wanted]
+    folder = next((path for path in candidates if (path / "record.json").exists()), None)
+    if folder is None:
+        named = [path for path in outputs.glob(f"*{wanted}") if (path / "record.json").exists()] if wanted else []
+        if len(named) != 1:
+            raise UserError(f"{wanted} is not a run: {len(named)} folders in {outputs} have a name that ends so")
+        folder = named[0]
+    try:
+        return read_run(folder.resolve())
+    except (ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{folder}: {error}") from error
+
+
+def representatives(candidates: Iterable[Run]) -> list[Run]:
+    """One finished run a dataset and model, for maps: of the lowest seed, the largest active set, the newest."""
+    best: dict[tuple[str, str], Run] = {}
+    for run in sorted(candidates, key=prominence):
+        if run.status == "done":
+            best[run.dataset, run.model] = run
+    return [best[key] for key in sorted(best)]
+
+
+def prominence(run: Run) -> tuple[bool, int, float, str]:
+    """What sorts the run to show last; those that left nothing to show come first."""
+    size = run.active_set if isinstance(run.active_set, int) else 0
+    return (run.folder / "explorer.npz").exists(), -run.seed, size, str(run.record.get("started"))
+
+
+def of_sweep(found: Iterable[Run], name: str, overrides: list[str]) -> list[Run]:
+    """The runs that are cells of a sweep, and stand-ins with the status `missing` for those that never ran."""
+    from src.sweeps import cells
+
+    by_name = {run.name: run for run in found}
+    return [by_name.get(cell.folder.name) or never_ran(cell) for cell in cells([f"+sweep={name}", *overrides])]
+
+
+def never_ran(cell: "Cell") -> Run:
+    """A stand-in for a cell of a sweep without a run."""
+    command = shlex.join(["python", "-m", "src.train", *cell.overrides])
+    return Run(cell.folder, cell.model, cell.dataset, "missing", cell.config, {"command": command}, {})
