@@ -18,14 +18,15 @@ from src.errors import UserError
 from src.runs import plain
 
 CONF = Path(conf.__file__).parent
-PLUGINS = {  # options that come with an extra of the same name, and the package in it
-    "hydra/launcher=slurm": "hydra_submitit_launcher",
-    "hydra/launcher=ray": "hydra_ray_launcher",
-    "hydra/sweeper=optuna": "hydra_optuna_sweeper",
+PLUGINS = {  # options that need an extra: the package to look for, and the extra
+    "hydra/launcher=slurm": ("hydra_submitit_launcher", "slurm"),
+    "hydra/launcher=ray": ("hydra_ray_launcher", "ray"),
+    "hydra/sweeper=optuna": ("hydra_optuna_sweeper", "optuna"),
+    "hydra/sweeper=optuna_study": ("hydra_optuna_sweeper", "optuna"),
 }
 
-# Our options ray and optuna fill in those of their plugins, which have the same names.
-warnings.filterwarnings("ignore", r"\s*'hydra/\w+/\w+' is validated against ConfigStore schema", UserWarning)
+# Our ray.yaml fills in the plugin's option of the same name, as is meant.
+warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
 
 HELP = """\
 Train and evaluate one model on one dataset, or sweep over many (-m).
@@ -76,8 +77,7 @@ def hints(arguments: list[str]) -> Iterator[str]:
     known = groups()
     pairs = [argument.partition("=")[::2] for argument in arguments if "=" in argument and argument[0] not in "+~-"]
     chosen = [(key, option) for key, value in pairs if key in known for option in value.split(",")]
-    ours = [(key, option) for key, option in chosen if not key.startswith("hydra") or get_close_matches(option, known[key])]
-    wrong = [(key, option) for key, option in ours if option not in known[key]]
+    wrong = [(key, option) for key, option in chosen if option not in known[key] and not is_hydras(key, option)]
     for key, option in wrong:
         yield suggestion(option, list(known[key]), f"{key}=")
     others = [key for key, _ in pairs if key not in known and not key.startswith("hydra")]
@@ -86,6 +86,11 @@ def hints(arguments: list[str]) -> Iterator[str]:
         for key in others:
             if key not in keys:
                 yield suggestion(key, [name for name in [*known, *keys] if ("." in name) == ("." in key)])
+
+
+def is_hydras(key: str, option: str) -> bool:
+    """Whether an option that is not ours may be one of Hydra's or of a plugin, such as hydra/launcher=basic."""
+    return key.startswith("hydra/") and not get_close_matches(option, groups()[key])
 
 
 def config_keys(choices: list[str]) -> list[str]:
@@ -127,9 +132,9 @@ def heavy(module: str) -> Any:
 def missing_plugin(arguments: list[str]) -> str | None:
     """What to install for an option that is asked for, in one sentence."""
     for argument in arguments:
-        if argument in PLUGINS and find_spec(f"hydra_plugins.{PLUGINS[argument]}") is None:
-            extra = argument.partition("=")[2]
-            return f"{argument} needs a plugin that is not installed: pip install -e \".[{extra}]\""
+        package, extra = PLUGINS.get(argument, ("", ""))
+        if package and find_spec(f"hydra_plugins.{package}") is None:
+            return f'{argument} needs a plugin that is not installed: pip install -e ".[{extra}]"'
     return None
 
 
