@@ -21,13 +21,14 @@ pytestmark = pytest.mark.slurm
 ROOT = Path(__file__).parents[2]
 FINE, KILLED, PREEMPTED, FAILS, CANCELLED = "0.001", "0.002", "0.003", "1000000.0", "0.004"  # learning rates: the cells
 EPOCHS = 30
+EVALUATION = ["dataset.max_test=50", "evaluation.active_sets=1", "evaluation.condition_on=100"]  # quick
 
 
 @contextmanager
 def sweep(outputs: Path, *rates: str) -> Iterator[subprocess.Popen[str]]:
     """Type the command of a sweep; the tests end it where it does not end itself."""
     launcher = ["hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1"]
-    cells = ["dataset=digits", "dataset.batch_size=64", "active_set=a50", f"trainer.max_epochs={EPOCHS}"]
+    cells = ["dataset=digits", "dataset.batch_size=64", "active_set=a50", f"trainer.max_epochs={EPOCHS}", *EVALUATION]
     places = [f"optimizer.lr={','.join(rates)}", f"paths.outputs={outputs}"]
     command = [sys.executable, "-m", "src.train", "-m", *launcher, *cells, *places]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
