@@ -178,6 +178,18 @@ def draw_figures(model: Decoder, data: DataModule, z: torch.Tensor, folder: Path
 
 
 def summary(folder: Path) -> str:
-    """The metrics of a finished run as a table, and where everything is."""
-    table = metrics_table(runs.read_json(folder / "metrics.json"))
+    """The metrics of a finished run as a table, beside the published ones, and where everything is."""
+    values, notes = published(folder)
+    table = "\n".join([metrics_table(runs.read_json(folder / "metrics.json"), values), *notes])
     return f"\n{table}\n\nrun folder: {folder}\nlatent map: {folder / 'figures' / 'latent_map.png'}"
+
+
+def published(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """What papers report for a run's metrics, and in which table; a note where theirs is not the same quantity."""
+    from src.report import records, tables
+
+    found = tables.paper_tables([records.read_run(folder)], sweep=True)
+    cells = [cell for table in found for cell in table.cells if cell.published and cell.values]
+    sources = [f"published: {table.source}" for table in found if set(table.cells) & set(cells)]
+    caveats = [f"{cell.place.metric}: {cell.caveat}" for cell in cells if cell.caveat]
+    return {cell.place.metric: str(cell.published) for cell in cells}, [*([""] if cells else []), *sources, *caveats]
