@@ -5,10 +5,11 @@ import io
 import math
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from tqdm import tqdm
@@ -47,14 +48,16 @@ class History(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Add the epoch's means, and write the file whole."""
-        self.means = {name: float(total) / trainer.num_training_batches for name, total in self.sums.items()}
+        means = [float(total) / trainer.num_training_batches for total in self.sums.values()]
+        self.means = dict(zip(self.sums, over_processes(trainer, means), strict=True))
         where = {"epoch": trainer.current_epoch, "step": trainer.global_step, "seconds": self.elapsed()}
         self.rows.append({**where, **self.means})
         text = io.StringIO()
         writer = csv.DictWriter(text, self.rows[0])
         writer.writeheader()
         writer.writerows(self.rows)
-        write_whole(self.path, text.getvalue())
+        if trainer.is_global_zero:
+            write_whole(self.path, text.getvalue())
 
     def elapsed(self) -> float:
         """The seconds of this epoch so far."""
@@ -67,6 +70,15 @@ class History(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the checkpoint was written."""
         self.rows, self.sums, self.seconds = (state_dict[name] for name in ("rows", "sums", "seconds"))
+
+
+def over_processes(trainer: Trainer, values: list[float]) -> list[float]:
+    """The means of values over all processes that train together."""
+    if trainer.world_size == 1:
+        return values
+    means = trainer.strategy.reduce(torch.tensor(values, device=trainer.strategy.root_device), reduce_op="mean")
+    assert isinstance(means, torch.Tensor)
+    return means.tolist()
 
 
 class Checkpoints(Checkpoint):
@@ -120,13 +132,18 @@ class Checkpoints(Checkpoint):
             raise Interrupted(f"{self.folder} stopped, {reason}; the same command continues it")
 
     def save(self, trainer: Trainer) -> None:
-        """Write the checkpoint whole. All ranks take part, of which the first writes."""
+        """Write the checkpoint whole."""
         last, previous = (self.folder / name for name in CHECKPOINTS)
-        with whole(last) if trainer.is_global_zero else nullcontext(last) as unfinished:
+        with written_by_first(trainer, last) as unfinished:
             trainer.save_checkpoint(unfinished)
             if trainer.is_global_zero and last.exists():
                 last.replace(previous)
         self.saved = time.monotonic()
+
+
+def written_by_first(trainer: Trainer, path: Path) -> AbstractContextManager[Path]:
+    """Where to save a checkpoint, whole: all processes take part, of which the first writes."""
+    return whole(path) if trainer.is_global_zero else nullcontext(path)
 
 
 class Progress(ProgressBar):

@@ -1,6 +1,7 @@
 """A run from its plain config to its results on disk."""
 
 import logging
+import os
 import resource
 import signal
 import sys
@@ -17,10 +18,9 @@ from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from src import explorer, runs, slurm
-from src.callbacks import Checkpoints, History, Progress
+from src.callbacks import Checkpoints, History, Progress, written_by_first
 from src.data.module import DataModule
 from src.errors import UserError
-from src.files import whole
 from src.loggers import About, Dashboards
 from src.metrics import evaluate, latent_means, metrics_table
 from src.models.base import Decoder
@@ -47,6 +47,11 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     about = About(folder.name, runs.fingerprint(config), config["group"], model_name, tags, config)
     boards = Dashboards(config["logger"], history, folder, about, lambda: draw_now(model, data, folder / "figures"))
     trainer = make_trainer(config, history, boards, folder)
+    if trainer.world_size > 1 and runs.HOME in os.environ and not slurm.starts_processes():
+        raise UserError(
+            "a sweep cannot divide a run among several processes here, since Lightning starts each with the whole "
+            "command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
+        )
     if not trainer.is_global_zero:  # of several processes the first keeps the record
         fit(trainer, model, data, folder)
         return {}
@@ -97,9 +102,8 @@ def fit(trainer: Trainer, model: Decoder, data: DataModule, folder: Path) -> Non
         trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
     model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
     model.finalise(data)
-    if trainer.is_global_zero:
-        with whole(folder / "model.ckpt") as unfinished:
-            trainer.save_checkpoint(unfinished, weights_only=True)
+    with written_by_first(trainer, folder / "model.ckpt") as unfinished:
+        trainer.save_checkpoint(unfinished, weights_only=True)
 
 
 @contextmanager

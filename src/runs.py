@@ -38,6 +38,7 @@ CANNOT_CHANGE_NUMBERS = (
 )
 CHECKPOINTS = ("last.ckpt", "previous.ckpt")  # the newest first
 STOP = "stop"  # a file that asks a run to stop
+HOME = "GP_DECODERS_HOME"  # in the environment: the folder that a sweep was started in
 REVISION = "GP_DECODERS_REVISION"  # in the environment: the revision of the frozen code that a sweep's cells run
 PACKAGES = ("torch", "pytorch-lightning", "gpytorch", "hydra-core", "numpy", "scikit-learn")
 

@@ -13,9 +13,12 @@ def environment() -> "ClusterEnvironment":
     """Lightning's processes: those of a Slurm step of several tasks, else its own; requeueing is submitit's affair."""
     from lightning_fabric.plugins.environments import LightningEnvironment, SLURMEnvironment
 
-    if int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
-        return SLURMEnvironment(auto_requeue=False)
-    return LightningEnvironment()
+    return SLURMEnvironment(auto_requeue=False) if starts_processes() else LightningEnvironment()
+
+
+def starts_processes() -> bool:
+    """Whether this process is one of several that Slurm started for one run."""
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1
 
 
 def requeue_if_preempted() -> None:
@@ -33,7 +36,7 @@ def requeue_if_preempted() -> None:
 
 
 def job_id() -> str:
-    """This job's name for Slurm's commands; of an array only this one, since one of its jobs bears the array's own id."""
+    """This job's name for Slurm's commands: of an array only this one, since one of its jobs bears the array's id."""
     array = os.environ.get("SLURM_ARRAY_JOB_ID")
     return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else os.environ["SLURM_JOB_ID"]
 

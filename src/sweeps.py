@@ -31,7 +31,6 @@ from src.runs import Config, plain
 
 CODE = Path(__file__).parents[1]
 PACKAGES = ("src", "conf", "sweeps")
-HOME = "GP_DECODERS_HOME"  # in the environment: the folder that a frozen sweep was started in
 STOP = "stop"  # a file in the folder of a sweep's launch: no further cell begins
 
 
@@ -112,12 +111,12 @@ def parsed(overrides: tuple[str, ...]) -> list[Override]:
 
 def start(arguments: list[str]) -> None:
     """Compose every cell, then run what is left to do; where anything is left undone, say what and exit with 1."""
-    home = Path(os.environ.get(HOME, Path.cwd()))
+    home = Path(os.environ.get(runs.HOME, Path.cwd()))
     os.chdir(home)
     every = cells(arguments)
     todo = [cell for cell in every if cell.status not in ("done", "running") or cell.config["rerun"]]
     outputs = Path(every[0].config["paths"]["outputs"]).absolute()
-    if todo and HOME not in os.environ:
+    if todo and runs.HOME not in os.environ:
         runs.check_writable(outputs)
         fetch_data(todo)
         continue_frozen(outputs)
@@ -142,7 +141,7 @@ def fetch_data(todo: list[Cell]) -> None:
 def continue_frozen(outputs: Path) -> None:
     """Go on with a copy of code and configs: what is edited from now on does not reach cells that start later."""
     copy = freeze(outputs / ".code")
-    os.environ.update({HOME: str(Path.cwd()), runs.REVISION: runs.git_revision() or ""})
+    os.environ.update({runs.HOME: str(Path.cwd()), runs.REVISION: runs.git_revision() or ""})
     os.chdir(copy)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "src.train", *sys.argv[1:]])
@@ -186,12 +185,12 @@ def launch(todo: list[Cell], hydra_overrides: list[str], outputs: Path) -> bool:
             slurm.wait_for_jobs(Path(config.hydra.sweep.dir))
             return False
         finally:
-            os.chdir(os.environ[HOME])
+            os.chdir(os.environ[runs.HOME])
 
 
 def job(config: DictConfig) -> None:
     """One cell, wherever it was sent. That it failed is in its record, and stops no other."""
-    os.chdir(os.environ[HOME])
+    os.chdir(os.environ[runs.HOME])
     hydra, choices = HydraConfig.get(), HydraConfig.get().runtime.choices
     cell = Cell(list(hydra.overrides.task), plain(config), choices["model"], choices["dataset"])
     stop = Path(hydra.sweep.dir) / STOP
