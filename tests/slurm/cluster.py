@@ -38,6 +38,7 @@ StateSaveLocation={folder}/state
 SchedulerParameters=sched_interval=5,bf_interval=5
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
+GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 AccountingStorageType=accounting_storage/slurmdbd
@@ -47,9 +48,13 @@ AccountingStoragePass={folder}/munge.socket
 JobAcctGatherType=jobacct_gather/linux
 MinJobAge=3600
 KillWait=5
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=256000 Gres=gpu:{cpus} State=UNKNOWN
 PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=20
 PartitionName=urgent Nodes={host} MaxTime=INFINITE State=UP PriorityTier=2
+"""
+
+GRES_CONF = """
+Name=gpu File={folder}/gpu[1-{cpus}]
 """
 
 SLURMDBD_CONF = """
@@ -91,7 +96,7 @@ def running(folder: Path) -> Iterator[None]:
         start("slurmdbd", "-D", ready=lambda: succeeds("sacctmgr", "-n", "show", "cluster"))
         subprocess.check_call(["sacctmgr", "-Qi", "add", "cluster", "one"], stdout=subprocess.DEVNULL)
         start("slurmctld", "-D", "-i", ready=lambda: succeeds("scontrol", "ping"))
-        start("slurmd", "-D", "-N", platform.node(), ready=lambda: bool(output("sinfo", "-h", "-t", "idle")))
+        start("slurmd", "-D", "-N", platform.node(), ready=lambda: "idle" in output("sinfo", "-ho", "%T"))
         try:
             yield
         finally:
@@ -101,13 +106,16 @@ def running(folder: Path) -> Iterator[None]:
 
 
 def write_settings(folder: Path) -> dict[str, str]:
-    """Slurm's files for this machine and user, on free ports."""
+    """Slurm's files for this machine and user, on free ports; GPUs and memory are only what Slurm believes in."""
     (folder / "spool").mkdir()
     (folder / "state").mkdir()
     ports = dict(zip(("slurmctld", "slurmd", "slurmdbd", "mariadbd"), free_ports(4), strict=True))
     values = {"host": platform.node(), "user": getuser(), "folder": str(folder), "password": secrets.token_hex(16)}
     values |= {"cpus": str(max(4, os.cpu_count() or 1))} | ports
     (folder / "slurm.conf").write_text(SLURM_CONF.format(**values))
+    for number in range(int(values["cpus"])):
+        (folder / f"gpu{number + 1}").touch()
+    (folder / "gres.conf").write_text(GRES_CONF.format(**values))
     (folder / "accounts.sql").write_text(ACCOUNTS.format(**values))
     database = folder / "slurmdbd.conf"
     database.touch(mode=0o600)  # Slurm refuses a password that others can read
@@ -131,7 +139,12 @@ def start_database(folder: Path, port: str, start: Callable[..., None]) -> None:
     place, user = f"--datadir={folder / 'database'}", f"--user={getuser()}"
     install = ["mariadb-install-db", "--no-defaults", place, user, "--skip-test-db"]
     subprocess.run(install, check=True, capture_output=True)
-    options = ["--bind-address=127.0.0.1", f"--port={port}", f"--socket={folder / 'sql'}", f"--pid-file={folder}/sql.pid"]
+    options = [
+        "--bind-address=127.0.0.1",
+        f"--port={port}",
+        f"--socket={folder / 'sql'}",
+        f"--pid-file={folder}/sql.pid",
+    ]
     accounts = f"--init-file={folder / 'accounts.sql'}"
     start("mariadbd", "--no-defaults", place, user, *options, accounts, ready=lambda: answers(port))
 
