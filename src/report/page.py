@@ -46,7 +46,7 @@ def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence
     parts = {
         "css": (HERE / "page.css").read_text(),
         "js": (HERE / "page.js").read_text(),
-        "data": json.dumps(finite(data), separators=(",", ":")).replace("</", "<\\/"),
+        "data": json.dumps(finite(data), separators=(",", ":")).replace("<", "\\u003c"),
         "tables": formats.html(tables),
         "figures": "".join(figure(path) for path in drawn if not path.stem.startswith("objective")),
         "notes": notes(records, [run.name for run in shown if run.name not in arrays], len(explored)),
