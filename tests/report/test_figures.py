@@ -63,7 +63,7 @@ def test_generated_views_and_paths_are_those_of_the_runs(tmp_path: Path) -> None
     ball = write_run(tmp_path, "gp_vae", "moving_ball", active_set=None)
     write_explorer(ball, paths=paths, estimated_paths=paths + 1)
     found = drawn(tmp_path)
-    rows = found["generation-rotated_mnist"].axes
+    rows: list[Any] = found["generation-rotated_mnist"].axes
     assert [axes.get_ylabel() for axes in rows] == ["test image", "SVGP-VAE"]
     assert [float(axes.images[0].get_array().max()) for axes in rows] == [0.25, 0.75]
     true, estimated = panel(found["paths-moving_ball"]).lines
