@@ -5,10 +5,11 @@ import io
 import math
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from tqdm import tqdm
@@ -47,14 +48,16 @@ class History(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Add the epoch's means, and write the file whole."""
-        self.means = {name: float(total) / trainer.num_training_batches for name, total in self.sums.items()}
+        means = [float(total) / trainer.num_training_batches for total in self.sums.values()]
+        self.means = dict(zip(self.sums, over_processes(trainer, means), strict=True))
         where = {"epoch": trainer.current_epoch, "step": trainer.global_step, "seconds": self.elapsed()}
         self.rows.append({**where, **self.means})
         text = io.StringIO()
         writer = csv.DictWriter(text, self.rows[0])
         writer.writeheader()
         writer.writerows(self.rows)
-        write_whole(self.path, text.getvalue())
+        if trainer.is_global_zero:
+            write_whole(self.path, text.getvalue())
 
     def elapsed(self) -> float:
         """The seconds of this epoch so far."""
@@ -67,6 +70,15 @@ class History(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where the checkpoint was written."""
         self.rows, self.sums, self.seconds = (state_dict[name] for name in ("rows", "sums", "seconds"))
+
+
+def over_processes(trainer: Trainer, values: list[float]) -> list[float]:
+    """The means of values over all processes that train together."""
+    if trainer.world_size == 1:
+        return values
+    means = trainer.strategy.reduce(torch.tensor(values, device=trainer.strategy.root_device), reduce_op="mean")
+    assert isinstance(means, torch.Tensor)
+    return means.tolist()
 
 
 class Checkpoints(Checkpoint):
@@ -120,13 +132,18 @@ class Checkpoints(Checkpoint):
             raise Interrupted(f"{self.folder} stopped, {reason}; the same command continues it")
 
     def save(self, trainer: Trainer) -> None:
-        """Write the checkpoint whole. All ranks take part, of which the first writes."""
+        """Write the checkpoint whole."""
         last, previous = (self.folder / name for name in CHECKPOINTS)
-        with whole(last) if trainer.is_global_zero else nullcontext(last) as unfinished:
+        with written_by_first(trainer, last) as unfinished:
             trainer.save_checkpoint(unfinished)
             if trainer.is_global_zero and last.exists():
                 last.replace(previous)
         self.saved = time.monotonic()
+
+
+def written_by_first(trainer: Trainer, path: Path) -> AbstractContextManager[Path]:
+    """Where to save a checkpoint, whole: all processes take part, of which the first writes."""
+    return whole(path) if trainer.is_global_zero else nullcontext(path)
 
 
 class Progress(ProgressBar):
@@ -135,12 +152,22 @@ class Progress(ProgressBar):
     def __init__(self, history: History) -> None:
         super().__init__()
         self.history = history
-        self.terminal = sys.stderr.isatty()
+        self.form = "bar" if sys.stderr.isatty() else "lines"
+
+    def disable(self) -> None:
+        """Of several processes only the first shows anything."""
+        self.form = "nothing"
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar where the run stands."""
         total = (trainer.max_epochs or 0) * int(trainer.num_training_batches)
-        self.bar = tqdm(None, "training", total, initial=trainer.global_step, unit="step", disable=not self.terminal)
+        shape = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # the values of four parts fit 80 columns
+        self.bar = tqdm(total=total, initial=trainer.global_step, bar_format=shape, disable=self.form != "bar")
+        self.first_step, self.first_started = trainer.global_step, time.perf_counter()
+        self.samples, self.started = 0, self.first_started
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Count anew: pictures between the epochs do not count."""
         self.samples, self.started = 0, time.perf_counter()
 
     def on_train_batch_end(
@@ -151,14 +178,21 @@ class Progress(ProgressBar):
         self.bar.update()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show the objective and its parts, and how fast it goes."""
+        """Show the objective and its parts, how fast it goes and, beside the bar's own, the time left."""
         throughput = self.samples / (time.perf_counter() - self.started)
-        shown = {name: f"{value:.4g}" for name, value in self.history.means.items() if name != "jitter" or value}
-        self.bar.set_postfix(epoch=trainer.current_epoch + 1, **shown, refresh=False)
-        if not self.terminal:
-            values = "  ".join(f"{name} {value}" for name, value in shown.items())
+        shown = {name: value for name, value in self.history.means.items() if name != "jitter" or value}
+        values = " ".join(f"{name} {value:.3g}" for name, value in shown.items())
+        self.bar.set_postfix_str(f"{tqdm.format_sizeof(throughput)}/s {values}", refresh=False)
+        if self.form == "lines":
+            values = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
             line = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  {values}  {throughput:,.0f} samples/s"
-            print(line, file=sys.stderr, flush=True)
+            print(f"{line}  {tqdm.format_interval(self.seconds_left(trainer))} left", file=sys.stderr, flush=True)
+
+    def seconds_left(self, trainer: Trainer) -> float:
+        """At the pace of this process so far."""
+        seconds_a_step = (time.perf_counter() - self.first_started) / (trainer.global_step - self.first_step)
+        total = (trainer.max_epochs or 0) * int(trainer.num_training_batches)
+        return seconds_a_step * (total - trainer.global_step)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave the finished bar on the screen."""

@@ -1,6 +1,7 @@
 """A run from its plain config to its results on disk."""
 
 import logging
+import os
 import resource
 import signal
 import sys
@@ -16,11 +17,11 @@ from pytorch_lightning import Trainer, seed_everything
 from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from src import explorer, runs
-from src.callbacks import Checkpoints, History, Progress
+from src import explorer, runs, slurm
+from src.callbacks import Checkpoints, History, Progress, written_by_first
 from src.data.module import DataModule
 from src.errors import UserError
-from src.files import whole
+from src.loggers import About, Dashboards
 from src.metrics import evaluate, latent_means, metrics_table
 from src.models.base import Decoder
 from src.runs import Config
@@ -42,18 +43,27 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     model = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
     model.check(data)
     history = History(folder / "history.csv")
-    trainer = make_trainer(config, history, folder)
+    tags = [dataset_name, *runs.active_set(config)]
+    about = About(folder.name, runs.fingerprint(config), config["group"], model_name, tags, config)
+    boards = Dashboards(config["logger"], history, folder, about, lambda: draw_now(model, data, folder / "figures"))
+    trainer = make_trainer(config, history, boards, folder)
+    if trainer.world_size > 1 and runs.HOME in os.environ and not slurm.starts_processes():
+        raise UserError(
+            "a sweep cannot divide a run among several processes here, since Lightning starts each with the whole "
+            "command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
+        )
     if not trainer.is_global_zero:  # of several processes the first keeps the record
         fit(trainer, model, data, folder)
         return {}
     runs.make_way(folder)
-    with runs.recorded(folder, config):
+    with runs.recorded(folder, config), boards:
         fit(trainer, model, data, folder)
         z = latent_means(model, data.test, seen=False)
         metrics = {**evaluate(model, data, z, seed=config["seed"], **config["evaluation"]), **cost(history)}
         draw_figures(model, data, z, folder / "figures")
         explorer.write(model, data, z, folder / "explorer.npz")
         runs.write_json(folder / "metrics.json", metrics)
+        boards.finish(metrics)
     runs.forget_checkpoints(folder)
     print(summary(folder))
     return metrics
@@ -66,12 +76,13 @@ def make_data(config: Config) -> DataModule:
     return data
 
 
-def make_trainer(config: Config, history: History, folder: Path) -> Trainer:
-    """Lightning's trainer with our history, bar and checkpoints."""
+def make_trainer(config: Config, history: History, boards: Dashboards, folder: Path) -> Trainer:
+    """Lightning's trainer with our history, bar, dashboards and checkpoints."""
     spec = dict(config["trainer"])
     checkpoints = Checkpoints(folder, config["checkpoint_minutes"], seconds(spec.pop("max_time")))
     bar = [Progress(history)] if spec["enable_progress_bar"] else []
-    trainer: Trainer = make(spec, callbacks=[history, *bar, checkpoints], logger=False, use_distributed_sampler=False)
+    options = {"logger": False, "use_distributed_sampler": False, "plugins": [slurm.environment()]}
+    trainer: Trainer = make(spec, callbacks=[history, *bar, boards, checkpoints], **options)
     return trainer
 
 
@@ -91,9 +102,8 @@ def fit(trainer: Trainer, model: Decoder, data: DataModule, folder: Path) -> Non
         trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
     model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
     model.finalise(data)
-    if trainer.is_global_zero:
-        with whole(folder / "model.ckpt") as unfinished:
-            trainer.save_checkpoint(unfinished, weights_only=True)
+    with written_by_first(trainer, folder / "model.ckpt") as unfinished:
+        trainer.save_checkpoint(unfinished, weights_only=True)
 
 
 @contextmanager
@@ -142,6 +152,12 @@ def peak_memory() -> float:
         return torch.cuda.max_memory_allocated() / 2**20
     unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kilobytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def draw_now(model: Decoder, data: DataModule, folder: Path) -> None:
+    """The figures of a model that is still training: what it keeps for prediction is renewed, and nothing else."""
+    model.finalise(data)
+    draw_figures(model, data, latent_means(model, data.test, seen=False), folder)
 
 
 def draw_figures(model: Decoder, data: DataModule, z: torch.Tensor, folder: Path) -> None:

@@ -32,12 +32,13 @@ Config = dict[str, Any]
 Status = Literal["running", "done", "failed", "interrupted"]
 
 CANNOT_CHANGE_NUMBERS = (
-    *("paths", "rerun", "group", "fail_fast", "checkpoint_minutes", "dataset.root"),
+    *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root"),
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),
     *("active_set", "kernel", "encoder", "optimizer"),  # a model that has any of these holds it in `model`
 )
 CHECKPOINTS = ("last.ckpt", "previous.ckpt")  # the newest first
 STOP = "stop"  # a file that asks a run to stop
+HOME = "GP_DECODERS_HOME"  # in the environment: the folder that a sweep was started in
 REVISION = "GP_DECODERS_REVISION"  # in the environment: the revision of the frozen code that a sweep's cells run
 PACKAGES = ("torch", "pytorch-lightning", "gpytorch", "hydra-core", "numpy", "scikit-learn")
 
@@ -62,9 +63,13 @@ def fingerprint(config: Config) -> str:
 
 def folder_name(config: Config, model: str, dataset: str) -> str:
     """`sas-mnist-a400-s0-3f2a91c4`: readable, and one folder a fingerprint."""
+    return "-".join([model, dataset, *active_set(config), f"s{config['seed']}", fingerprint(config)])
+
+
+def active_set(config: Config) -> list[str]:
+    """`[a400]` or `[random]`; nothing for models that have none."""
     size = config["model"].get("active_set")
-    active = [] if size is None else [size if isinstance(size, str) else f"a{size}"]
-    return "-".join([model, dataset, *active, f"s{config['seed']}", fingerprint(config)])
+    return [] if size is None else [size if isinstance(size, str) else f"a{size}"]
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -161,7 +166,8 @@ def recorded(folder: Path, config: Config) -> Iterator[None]:
 
 def status_after(error: BaseException) -> Status:
     """A run that was stopped, or had no place to write to, can go on from its checkpoint; any other begins anew."""
-    can_go_on = isinstance(error, Interrupted | OSError) or not isinstance(error, Exception)
+    timed_out = type(error).__name__ == "UncompletedJobError"  # submitit's, of a Slurm job that may not go on
+    can_go_on = timed_out or isinstance(error, Interrupted | OSError) or not isinstance(error, Exception)
     return "interrupted" if can_go_on else "failed"
 
 

@@ -6,15 +6,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 
 from hydra import initialize_config_module
 from hydra._internal.callbacks import Callbacks
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -23,14 +24,13 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from src import prepare, runs
+from src import prepare, runs, slurm
 from src.cli import heavy
 from src.errors import Interrupted, UserError
 from src.runs import Config, plain
 
 CODE = Path(__file__).parents[1]
 PACKAGES = ("src", "conf", "sweeps")
-HOME = "GP_DECODERS_HOME"  # in the environment: the folder that a frozen sweep was started in
 STOP = "stop"  # a file in the folder of a sweep's launch: no further cell begins
 
 
@@ -55,57 +55,79 @@ class Cell:
 
 
 @contextmanager
-def config_loader() -> Iterator[ConfigLoader]:
+def config_loader() -> Iterator[ConfigLoaderImpl]:
     """Hydra's composition of our configs."""
     GlobalHydra.instance().clear()
     with initialize_config_module("conf", version_base="1.3", job_name="train"):
         loader = GlobalHydra.instance().config_loader()
+        assert isinstance(loader, ConfigLoaderImpl)
         yield loader
 
 
 def cells(arguments: list[str]) -> list[Cell]:
     """Every cell of a sweep, composed; those that are one run, such as a VAE with any active set, once."""
     with config_loader() as loader:
-        overrides = swept(arguments, loader)
-        every = [compose(list(combination), loader) for combination in BasicSweeper.split_arguments(overrides, None)[0]]
+        combinations = BasicSweeper.split_arguments(swept(arguments, loader), None)[0]
+        every = [compose(tuple(overrides), loader) for overrides in combinations]
     first = {cell.folder: cell for cell in reversed(every)}
     return [cell for cell in every if first[cell.folder] is cell]
 
 
-def swept(arguments: list[str], loader: ConfigLoader) -> list[Override]:
+def swept(arguments: list[str], loader: ConfigLoaderImpl) -> list[Override]:
     """The values that a sweep goes over: those of its file, then those of the command line, which replace them."""
     sweep = loader.load_configuration("config", arguments, RunMode.MULTIRUN)
     name = sweep.hydra.runtime.choices.get("sweep")
     in_file = [f"{key}={value}" for key, value in (sweep.hydra.sweeper.params or {}).items()]
     given = [text for text in sweep.hydra.overrides.task if not text.startswith("+sweep=")]
     group = [f"group={name}"] if name else []
-    return OverridesParser.create(config_loader=loader).parse_overrides([*in_file, *group, *given])
+    return parsed((*in_file, *group, *given))
 
 
-def compose(overrides: list[str], loader: ConfigLoader) -> Cell:
-    """One cell from its overrides."""
-    config = loader.load_configuration("config", overrides, RunMode.RUN)
+def compose(overrides: tuple[str, ...], loader: ConfigLoaderImpl) -> Cell:
+    """One cell from its overrides: the options that it chooses, and upon them its values."""
+    values = [override for override in parsed(overrides) if not loader.repository.group_exists(override.key_or_group)]
+    options = [text for text in overrides if text not in {override.input_line for override in values}]
+    config, model, dataset = chosen(tuple(options), loader)
+    config = deepcopy(config)
+    loader._apply_overrides_to_config(values, config)
+    return Cell(list(overrides), plain(config), model, dataset)
+
+
+@cache
+def chosen(options: tuple[str, ...], loader: ConfigLoaderImpl) -> tuple[DictConfig, str, str]:
+    """The config with these options, model and dataset; Hydra takes a tenth of a second for one."""
+    config = loader.load_configuration("config", list(options), RunMode.RUN)
     choices = config.hydra.runtime.choices
-    own = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-    return Cell(overrides, plain(own), choices["model"], choices["dataset"])
+    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    OmegaConf.set_struct(own, True)
+    return own, choices["model"], choices["dataset"]
+
+
+@cache
+def parsed(overrides: tuple[str, ...]) -> list[Override]:
+    """Overrides as Hydra reads them."""
+    return OverridesParser.create().parse_overrides(list(overrides))
 
 
 def start(arguments: list[str]) -> None:
     """Compose every cell, then run what is left to do; where anything is left undone, say what and exit with 1."""
-    home = Path(os.environ.get(HOME, Path.cwd()))
+    home = Path(os.environ.get(runs.HOME, Path.cwd()))
     os.chdir(home)
     every = cells(arguments)
-    todo = [cell for cell in every if cell.status != "done" or cell.config["rerun"]]
+    todo = [cell for cell in every if cell.status not in ("done", "running") or cell.config["rerun"]]
     outputs = Path(every[0].config["paths"]["outputs"]).absolute()
-    if todo and HOME not in os.environ:
+    if todo and runs.HOME not in os.environ:
         runs.check_writable(outputs)
         fetch_data(todo)
         continue_frozen(outputs)
     print(f"{len(every)} cells, {len(every) - len(todo)} of them done", flush=True)
     for cell in todo:
         runs.let_go_on(cell.folder)
-    if todo:
-        launch(todo, [text for text in arguments if text.startswith("hydra")], outputs)
+    hydra_overrides = [text for text in arguments if text.startswith("hydra")]
+    while todo and not launch(todo, hydra_overrides, outputs):
+        before, todo = todo, [cell for cell in todo if cell.status == "missing"]
+        if todo == before:
+            break
     sys.exit(report(every))
 
 
@@ -119,7 +141,7 @@ def fetch_data(todo: list[Cell]) -> None:
 def continue_frozen(outputs: Path) -> None:
     """Go on with a copy of code and configs: what is edited from now on does not reach cells that start later."""
     copy = freeze(outputs / ".code")
-    os.environ.update({HOME: str(Path.cwd()), runs.REVISION: runs.git_revision() or ""})
+    os.environ.update({runs.HOME: str(Path.cwd()), runs.REVISION: runs.git_revision() or ""})
     os.chdir(copy)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "src.train", *sys.argv[1:]])
@@ -144,8 +166,11 @@ def is_source(path: Path) -> bool:
     return path.is_file() and "__pycache__" not in path.parts
 
 
-def launch(todo: list[Cell], hydra_overrides: list[str], outputs: Path) -> None:
-    """Send the cells off with Hydra's launcher, from the folder of the code, so that other processes import it too."""
+def launch(todo: list[Cell], hydra_overrides: list[str], outputs: Path) -> bool:
+    """Send the cells off with Hydra's launcher, from the folder of the code, so that other processes import it too.
+
+    False where it gave up: one killed worker of joblib's takes all others with it, and cells that wait do not begin.
+    """
     os.chdir(CODE)
     with config_loader() as loader:
         overrides = [*hydra_overrides, f"paths.outputs={outputs}", "hydra.mode=MULTIRUN"]
@@ -154,14 +179,18 @@ def launch(todo: list[Cell], hydra_overrides: list[str], outputs: Path) -> None:
         launcher = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=job, config=config)
         try:
             launcher.launch([cell.overrides for cell in todo], initial_job_idx=0)
+            return True
         except Exception as error:  # of a cell's process that was killed: the record tells which
             print(f"The launcher gave up: {runs.one_line(error)}", file=sys.stderr)
-    os.chdir(os.environ[HOME])
+            slurm.wait_for_jobs(Path(config.hydra.sweep.dir))
+            return False
+        finally:
+            os.chdir(os.environ[runs.HOME])
 
 
 def job(config: DictConfig) -> None:
     """One cell, wherever it was sent. That it failed is in its record, and stops no other."""
-    os.chdir(os.environ[HOME])
+    os.chdir(os.environ[runs.HOME])
     hydra, choices = HydraConfig.get(), HydraConfig.get().runtime.choices
     cell = Cell(list(hydra.overrides.task), plain(config), choices["model"], choices["dataset"])
     stop = Path(hydra.sweep.dir) / STOP
@@ -170,9 +199,12 @@ def job(config: DictConfig) -> None:
     print(f"\n{cell.folder.name}", flush=True)
     try:
         heavy("src.experiment").run(cell.config, cell.model, cell.dataset)
+    except SystemExit:
+        slurm.requeue_if_preempted()
+        raise
     except Exception as error:
         print(f"{cell.folder.name}: {runs.one_line(error)}", file=sys.stderr, flush=True)
-        if isinstance(error, UserError):
+        if isinstance(error, UserError) and not runs.is_owned(cell.folder):
             runs.record_refusal(cell.folder, cell.config, error)
         if cell.config["fail_fast"] and not isinstance(error, Interrupted):
             stop.touch()

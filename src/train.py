@@ -20,8 +20,10 @@ def task(cfg: DictConfig) -> None:
     choices = HydraConfig.get().runtime.choices
     try:
         heavy("src.experiment").run(plain(cfg), choices["model"], choices["dataset"])
-    except (UserError, NumericalError, Interrupted, OSError) as error:
+    except (UserError, NumericalError, Interrupted) as error:
         raise CompactHydraException(f"Error: {error}") from error
+    except OSError as error:
+        raise CompactHydraException(f"Error: {error}; with that mended, the same command continues the run") from error
 
 
 def is_sweep() -> bool:

@@ -219,6 +219,26 @@ def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
+def test_two_processes_train_one_run_to_the_same_quality(tmp_path: Path) -> None:
+    """Each with its own batches and active sets; one folder, one record."""
+    common = [*QUICK, "trainer.max_epochs=25", "trainer.accelerator=cpu", "active_set.size=100"]
+    config = composed(*common, "dataset.batch_size=512", f"paths.outputs={tmp_path / 'one'}")
+    one = run(config, "sas", "digits")
+    two = ["dataset.batch_size=256", "trainer.devices=2", "trainer.strategy=ddp"]
+    result = command("src.train", *common, *two, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (folder,) = (tmp_path / "outputs").iterdir()
+    assert runs.status(folder) == "done" and result.stdout.count("run folder:") == 1
+    assert runs.read_json(folder / "metrics.json")["rmse"] == pytest.approx(one["rmse"], rel=0.03)
+    assert len((folder / "history.csv").read_text().splitlines()) == 26
+
+
+def test_a_sweep_in_one_process_does_not_divide_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(runs.HOME, str(tmp_path))
+    with pytest.raises(UserError, match=r"set trainer\.devices=1"):
+        small_run(tmp_path, "trainer.devices=2", "trainer.accelerator=cpu")
+
+
 def test_the_command_line_from_another_folder(tmp_path: Path) -> None:
     """Two runs of a sweep, then a refusal that is one sentence without a traceback."""
     sweep = command("src.train", "-m", *SMALL, *QUICK, "seed=0,1", "trainer.max_epochs=1", cwd=tmp_path)

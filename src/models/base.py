@@ -183,8 +183,15 @@ class Decoder(LightningModule, ABC):
         optimizer = self.make_optimizer()
         if self.optimizer_spec["schedule"] == "constant":
             return optimizer
-        schedule = CosineAnnealingLR(optimizer, int(self.trainer.estimated_stepping_batches))
+        schedule = CosineAnnealingLR(optimizer, self.num_steps())
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def num_steps(self) -> int:
+        """Of the whole training. Asking Lightning would make the loader before a checkpoint can say where to go on."""
+        data = getattr(self.trainer, "datamodule", None)
+        if data is None:
+            return int(self.trainer.estimated_stepping_batches)
+        return (self.trainer.max_epochs or 0) * len(data.train_dataloader())
 
     def make_optimizer(self) -> Optimizer:
         """Nets learn at `lr`, kernel and noise at `gp_lr_factor` times it, free latents at `latent_lr_factor` times."""
