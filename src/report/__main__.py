@@ -46,7 +46,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--sweep",
         nargs="+",
         metavar=("NAME", "OVERRIDE"),
-        help="only the cells of a sweep, as `python -m src.train -m +sweep=NAME OVERRIDE ...` has them",
+        help="only the cells of a sweep, as `python -m src.train +sweep=NAME OVERRIDE ...` has them",
     )
     parser.add_argument("--explore", nargs="+", metavar="RUN", help="the runs of the page's latent explorer")
     parser.add_argument(

@@ -15,7 +15,6 @@ from src.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, d
 from src.report.records import Run, Value
 from src.report.tables import named
 
-SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")  # not TeX's: a second font doubles the time of a PDF
 MARKERS = "osD^vPX*<>"
 DASHES: list[Any] = ["-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3))]
 Arrays = dict[str, np.ndarray]
@@ -54,14 +53,11 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
         chosen = [run for run in shown if run.dataset == dataset]
         arrays = {run.model: arrays_of(run) for run in chosen}
         for name, function, needed in (
-            ("latents", latent_maps, "z"),
+            ("latents", latent_maps, "grid_sd"),
             ("generation", generated, "generated_views"),
             ("paths", paths, "estimated_paths"),
         ):
-            available = {model: found for model, found in arrays.items() if needed in found}
-            if name == "latents":
-                available = {model: found for model, found in available.items() if found["z"].shape[1] > 1}
-            if available:
+            if available := {model: found for model, found in arrays.items() if needed in found}:
                 yield f"{name}-{dataset}", function(available)
     if any("exact_evidence" in metrics for run in runs for metrics in run.evaluations):
         yield "evidence", evidence(runs)
@@ -132,7 +128,7 @@ def frame(by_epoch: Axes, by_time: Axes, values: np.ndarray, title: str) -> None
 
 
 def latent_maps(arrays: dict[str, Arrays]) -> Figure:
-    """Test images in the latent spaces of several models side by side, over the predictive sd where Q = 2."""
+    """Test images in the latent planes of several models side by side, over the predictive sd."""
     columns = min(4, len(arrays))
     rows = -(-len(arrays) // columns)
     width = COLUMN if columns <= 2 else PAGE
@@ -147,19 +143,16 @@ def latent_maps(arrays: dict[str, Arrays]) -> Figure:
 
 
 def draw_latents(figure: Figure, axes: Axes, arrays: Arrays, legend: bool) -> None:
-    """One latent space, in the two coordinates in which it varies most."""
+    """One latent plane."""
     quiet(axes)
-    coordinates = sorted(np.argsort(arrays["z"].var(0))[-2:])
-    across, up = arrays["z"][:, coordinates].T
-    if "grid_sd" in arrays:
-        left, right, bottom, top = arrays["grid_across"][[0, -1]].tolist() + arrays["grid_up"][[0, -1]].tolist()
-        style: dict[str, Any] = {"aspect": "auto", "interpolation": "bilinear", "origin": "lower"}
-        axes.imshow(arrays["grid_sd"], GREYS, extent=(left, right, bottom, top), **style)
-    labels = arrays.get("labels", np.zeros(len(across)))
+    left, right, bottom, top = [*arrays["grid_across"][[0, -1]], *arrays["grid_up"][[0, -1]]]
+    style: dict[str, Any] = {"aspect": "auto", "interpolation": "bilinear", "origin": "lower"}
+    axes.imshow(arrays["grid_sd"], GREYS, extent=(left, right, bottom, top), **style)
+    labels = arrays.get("labels", np.zeros(len(arrays["z"])))
+    across, up = arrays["z"].T
     draw_points(figure if legend else Figure(), axes, across, up, labels, np.unique(labels))
-    first, second = (f"z{i + 1}".translate(SUBSCRIPTS) for i in coordinates)
-    axes.set_xlabel(first, fontsize=SMALL, labelpad=1)
-    axes.set_ylabel(second, fontsize=SMALL, labelpad=0)
+    axes.set_xlabel("z₁", fontsize=SMALL, labelpad=1)
+    axes.set_ylabel("z₂", fontsize=SMALL, labelpad=0)
 
 
 def generated(arrays: dict[str, Arrays]) -> Figure:

@@ -63,7 +63,7 @@ def test_csv_has_every_cell_with_full_precision(filled: list[Table]) -> None:
 def test_latex_is_narrow_and_escaped(filled: list[Table]) -> None:
     text = formats.latex(filled)
     assert r".2050 $\pm$ .0071 (2) [1]" in text and r"\multicolumn{3}{c}{Bayesian SAS-GP}" in text
-    assert r"a\_b \& $<$c$>$ $|$ 5\%" in text and formats.latex_escaped("10.5") == "10.5"
+    assert r"a\_b \& $<$c$>$ $|$ 5\%" in text
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex")

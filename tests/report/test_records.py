@@ -79,6 +79,12 @@ def test_a_history_that_is_not_whole_is_none(tmp_path: Path) -> None:
     assert records.read(tmp_path).runs[0].history == []
 
 
+@pytest.mark.parametrize("text", ["", "epoch,step\n0,58\n", "loss,seconds\na,1\n"])
+def test_a_foreign_history_is_none(text: str, tmp_path: Path) -> None:
+    (write_run(tmp_path) / "history.csv").write_text(text)
+    assert records.read(tmp_path).runs[0].history == []
+
+
 def test_seeds_and_paths_make_no_other_group_but_settings_do(tmp_path: Path) -> None:
     for seed in (0, 1):
         write_run(tmp_path, seed=seed)
