@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.distributions import Independent, MultivariateNormal
 
 from src.gp.active_set import covariance
+from src.gp.gauss_sum import gauss_sum, make_grid
 
 BLOCK = 2**18  # entries of the B x M x M array that exist at a time: 2 MB, so that they stay in the cache
 
@@ -39,7 +40,8 @@ class ClosedForm:
 
     O(B M^2 F) with F = 2 Q + 1 features (diagonal) or (Q + 1) (Q + 2) / 2 (full), as matrix products and B M^2 / 2
     exponentials, which never exist all at once: memory is O(B M + M^2 F). The gradient of psi2 computes them again;
-    `energy`, which knows what psi2 is for, needs them once.
+    `energy`, which knows what psi2 is for, needs them once. With diagonal covariances in the plane a large batch goes
+    through a grid instead, which takes far fewer.
     """
 
     scale: Tensor  # s
@@ -62,28 +64,41 @@ class ClosedForm:
     def psi2(self) -> Tensor:
         """[M, M]; symmetric, so that it takes P = M (M + 1) / 2 pairs (i, j)."""
         rows, columns = self.pairs()
-        features, factor = self.pair_features(rows, columns)
-        values = factor * SumOfExponentials.apply(*features)
-        lower = self.z.new_zeros(len(self.z), len(self.z)).index_put((rows, columns), values)
+        middle, factor = self.pair_terms(rows, columns)
+        sums = self.sums_by_grid(middle)
+        if sums is None:
+            sums = SumOfExponentials.apply(*log_overlap(self.mean, self.spread, middle, 2))
+        lower = self.z.new_zeros(len(self.z), len(self.z)).index_put((rows, columns), factor * sums)
         return lower + lower.tril(-1).mT
 
     def energy(self, weight: Tensor) -> Tensor:
-        """tr(W psi2), at half the cost of psi2 and its gradient."""
+        """tr(W psi2), at half the cost of psi2 and its gradient where there is no grid."""
         rows, columns = self.pairs()
-        features, factor = self.pair_features(rows, columns)
-        both_triangles = torch.where(rows == columns, 0.5, 1) * (weight + weight.mT)[rows, columns]
-        energy: Tensor = WeightedSumOfExponentials.apply(*features, factor * both_triangles)
+        middle, factor = self.pair_terms(rows, columns)
+        weights = factor * torch.where(rows == columns, 0.5, 1) * (weight + weight.mT)[rows, columns]
+        sums = self.sums_by_grid(middle)
+        if sums is not None:
+            return (weights * sums).sum()
+        energy: Tensor = WeightedSumOfExponentials.apply(*log_overlap(self.mean, self.spread, middle, 2), weights)
         return energy
 
     def pairs(self) -> Tensor:
         """The rows and columns [2, P] of the lower triangle of psi2."""
         return torch.tril_indices(len(self.z), len(self.z), device=self.z.device)
 
-    def pair_features(self, rows: Tensor, columns: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """The features of the expectations in psi2, and the factor [P] before their sum."""
-        left, right = self.z[rows], self.z[columns]  # [P, Q]
-        features = log_overlap(self.mean, self.spread, (left + right) / 2, 2)
-        return features, self.scale.square() * (-(left - right).square().sum(-1) / 4).exp()
+    def pair_terms(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """The points (Z_i + Z_j) / 2 [P, Q], and the factor [P] before the sum at each."""
+        left, right = self.z[rows], self.z[columns]
+        return (left + right) / 2, self.scale.square() * (-(left - right).square().sum(-1) / 4).exp()
+
+    def sums_by_grid(self, middle: Tensor) -> Tensor | None:
+        """sum_n E[exp(-|z_n - t|^2)] at points t [P, 2]; None where a grid is no cheaper than all the exponentials."""
+        if self.mean.shape[1] != 2 or self.spread.ndim != 2 or middle.is_meta:
+            return None
+        grid = make_grid(middle)
+        if len(grid[0].nodes) * len(grid[1].nodes) > 8 * len(self.mean):
+            return None
+        return gauss_sum(self.mean, 1 / (0.5 + self.spread), middle, grid)
 
 
 def has_closed_form(kernel: Kernel) -> bool:
