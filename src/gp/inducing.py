@@ -16,7 +16,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from src.gp.active_set import LOG_2PI, covariance
-from src.gp.linalg import add_diagonal, cholesky, solve_lower
+from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
 from src.gp.psi import ClosedForm, Psi
 
 # Of the mean of the diagonal of K_MM. A smaller one lets rounding errors of psi2, which grow by 1 / JITTER, reach the
@@ -161,8 +161,7 @@ def excess_moment(q: Whitened) -> Tensor:
 
 def whiten_twice(chol: Tensor, symmetric: Tensor) -> Tensor:
     """L^-T S L^-1."""
-    half = torch.linalg.solve_triangular(chol.mT, symmetric, upper=True)
-    return torch.linalg.solve_triangular(chol, half, upper=False, left=False)
+    return torch.linalg.solve_triangular(chol, solve_upper(chol.mT, symmetric), upper=False, left=False)
 
 
 def kl_to_prior(q: Whitened) -> Tensor:

@@ -24,7 +24,7 @@ def cholesky(k: Tensor) -> tuple[Tensor, float]:
     )
 
 
-def add_diagonal(k: Tensor, value: Tensor) -> Tensor:
+def add_diagonal(k: Tensor, value: Tensor | float) -> Tensor:
     """K + value I."""
     return k + value * torch.eye(len(k), dtype=k.dtype, device=k.device)
 
@@ -32,3 +32,8 @@ def add_diagonal(k: Tensor, value: Tensor) -> Tensor:
 def solve_lower(chol: Tensor, b: Tensor) -> Tensor:
     """L^-1 b."""
     return torch.linalg.solve_triangular(chol, b, upper=False)
+
+
+def solve_upper(upper: Tensor, b: Tensor) -> Tensor:
+    """U^-1 b."""
+    return torch.linalg.solve_triangular(upper, b, upper=True)
