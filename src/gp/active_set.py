@@ -12,6 +12,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
 
 LOG_2PI = math.log(2 * math.pi)
@@ -59,11 +60,6 @@ class Estimate(NamedTuple):
     jitter: float
 
 
-def covariance(kernel: Kernel, z1: Tensor, z2: Tensor) -> Tensor:
-    """The dense kernel matrix between two sets of points."""
-    return kernel(z1, z2).to_dense()
-
-
 def condition(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor) -> ActiveSet:
     """The GP given x [A, D] at z [A, Q]. O(A^3 + A^2 D)."""
     chol, jitter = cholesky(add_diagonal(covariance(kernel, z, z), noise))
@@ -84,38 +80,45 @@ def log_densities(
     """
     x_active, x_rest = x.tensor_split([active_size])
     z_active, z_rest = z.tensor_split([active_size])
-    k_aa = add_diagonal(covariance(kernel, z_active, z_active), noise)
+    k_aa, k_ar = (covariance(kernel, z_active, other) for other in (z_active, z_rest))
     with torch.no_grad():
-        chol, jitter = cholesky(k_aa)
-    prior = kernel(z_rest, diag=True) + noise
-    active, rest = LogDensities.apply(x_active, x_rest, k_aa, covariance(kernel, z_active, z_rest), prior, chol)
+        chol, jitter = cholesky(add_diagonal(k_aa, noise))
+    active, rest = LogDensities.apply(x_active, x_rest, k_aa, k_ar, kernel(z_rest, diag=True), noise, chol)
     return active, rest, jitter
 
 
 class LogDensities(torch.autograd.Function):
     """The two densities as functions of the covariances, with a gradient of few products, all in the whitened basis.
 
-    With K_AA = L L^T (noise included), W = L^-1 x_A and V = L^-1 K_AR the rest has residuals E = x_R - V^T W and
-    variances v = prior - sum_a V_a^2. Write e = |E|^2, h = -1 / (2 v), g = (e / v - D) / (2 v), the derivatives of the
+    With K_AA + noise I = L L^T, W = L^-1 x_A and V = L^-1 K_AR the rest has residuals E = x_R - V^T W and variances
+    v = k_rr + noise - sum_a V_a^2. Write e = |E|^2, h = -1 / (2 v), g = (e / v - D) / (2 v), the derivatives of the
     rest in e and v, and Y = W E^T. Then
 
-        d rest / d K_AR = -L^-T (2 Y h + 2 V g)                      d rest / d prior = g
-        d rest / d K_AA =  L^-T V (2 Y h + V g)^T L^-1
-        d active / d K_AA = L^-T (W W^T - D I) L^-1 / 2
+        d rest / d K_AR = -L^-T (2 Y h + 2 V g)              d active / d K_AA = L^-T (W W^T - D I) L^-1 / 2
+        d rest / d K_AA = L^-T V (2 Y h + V g)^T L^-1        d rest / d k_rr = g
+
+    and the noise has what K_AA has on its diagonal and k_rr together.
 
     All that is D wide, W W^T and Y, is made with the value; nothing D wide is kept, and x has no gradient.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, x_active: Tensor, x_rest: Tensor, k_aa: Tensor, k_ar: Tensor, prior: Tensor, chol: Tensor
+        ctx: Any,
+        x_active: Tensor,
+        x_rest: Tensor,
+        k_aa: Tensor,
+        k_ar: Tensor,
+        k_rr: Tensor,
+        noise: Tensor,
+        chol: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Eq. 2 and Eq. 5."""
         whitened, projection = solve_lower(chol, x_active), solve_lower(chol, k_ar)
         error = torch.addmm(x_rest, projection.mT, whitened, alpha=-1)  # x - mean
         squared_error = torch.linalg.vector_norm(error, dim=1).square()
-        variance = prior - projection.square().sum(0)
-        ctx.num_outputs = x_active.shape[1]
+        variance = k_rr + noise - projection.square().sum(0)
+        ctx.num_outputs, ctx.noise_shape = x_active.shape[1], noise.shape
         ctx.save_for_backward(chol, projection, variance, squared_error, whitened @ whitened.mT, whitened @ error.mT)
         return log_active(chol, whitened), log_rest(squared_error, variance, ctx.num_outputs)
 
@@ -131,7 +134,8 @@ class LogDensities(torch.autograd.Function):
         inner.addmm_(projection, (through_mean + through_variance).mT)
         by_k_ar = -solve_upper(chol.mT, through_mean + 2 * through_variance)
         by_k_aa = solve_upper(chol.mT, torch.linalg.solve_triangular(chol, inner, upper=False, left=False))
-        return None, None, by_k_aa, by_k_ar, by_variance, None
+        by_noise = (by_k_aa.trace() + by_variance.sum()).expand(ctx.noise_shape)
+        return None, None, by_k_aa, by_k_ar, by_variance, by_noise, None
 
 
 def fixed_size(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, active_size: int, num_data: int) -> Estimate:

@@ -15,7 +15,8 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from src.gp.active_set import LOG_2PI, covariance
+from src.gp.active_set import LOG_2PI
+from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
 from src.gp.psi import ClosedForm, Psi
 

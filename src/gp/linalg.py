@@ -26,7 +26,9 @@ def cholesky(k: Tensor) -> tuple[Tensor, float]:
 
 def add_diagonal(k: Tensor, value: Tensor | float) -> Tensor:
     """K + value I."""
-    return k + value * torch.eye(len(k), dtype=k.dtype, device=k.device)
+    result = k.clone()
+    result.diagonal().add_(value)
+    return result
 
 
 def solve_lower(chol: Tensor, b: Tensor) -> Tensor:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.distributions import Independent, MultivariateNormal
 
-from src.gp.active_set import covariance
 from src.gp.gauss_sum import gauss_sum, make_grid
+from src.gp.kernels import covariance, is_scaled_rbf
 
 BLOCK = 2**18  # entries of the B x M x M array that exist at a time: 2 MB, so that they stay in the cache
 
@@ -102,9 +102,8 @@ class ClosedForm:
 
 
 def has_closed_form(kernel: Kernel) -> bool:
-    """Whether `closed_form` knows this kernel: a scaled RBF, with one length scale or one a dimension."""
-    scaled_rbf = type(kernel) is ScaleKernel and type(kernel.base_kernel) is RBFKernel
-    return scaled_rbf and kernel.active_dims is None and not kernel.batch_shape
+    """Whether `closed_form` knows this kernel."""
+    return is_scaled_rbf(kernel)
 
 
 def lazy_closed_form(kernel: Kernel, q: Independent | MultivariateNormal, inducing: Tensor) -> ClosedForm:

@@ -16,7 +16,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal, kl_dive
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from src.gp import active_set, psi
-from src.gp.active_set import covariance, log_marginal
+from src.gp.active_set import log_marginal
 from src.gp.inducing import (
     Whitened,
     collapsed_bound,
@@ -26,6 +26,7 @@ from src.gp.inducing import (
     project,
     uncollapsed_bound,
 )
+from src.gp.kernels import covariance
 from src.gp.psi import Psi, closed_form, lazy_closed_form, sampled
 
 N, D, Q, M = 12, 4, 2, 5
