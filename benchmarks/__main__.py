@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.rows import Row
@@ -28,13 +29,15 @@ ROWS = {
 }
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Print the rows asked for, keep them as JSON, and with --check fail where one misses its target."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--check", action="store_true", help="exit with an error that names the rows that miss")
     parser.add_argument("--json", type=Path, default=Path("outputs/benchmarks.json"), metavar="FILE")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
+    if "bayesian_gplvm" in arguments.only and find_spec("pyro") is None:
+        parser.error('bayesian_gplvm has Pyro beside it: pip install -e ".[bench]"')
     machine = describe_machine()
     print("  ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
     rows = []
@@ -62,7 +65,7 @@ def describe_machine() -> dict[str, str]:
     """What the numbers depend on."""
     import torch
 
-    packages = ("torch", "gpytorch", "pytorch-lightning", "pyro-ppl", "torchvision")
+    packages = ["torch", "gpytorch", "pytorch-lightning", "torchvision", *["pyro-ppl"] * bool(find_spec("pyro"))]
     machine = {"processor": processor(), "cores": str(os.cpu_count()), "threads": str(torch.get_num_threads())}
     return machine | {"python": platform.python_version()} | {package: version(package) for package in packages}
 

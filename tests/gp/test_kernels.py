@@ -205,7 +205,7 @@ def test_the_fast_matrix_of_the_scaled_rbf_is_gpytorchs(ard: int | None, dtype: 
 
 
 def test_the_gradient_of_the_fast_matrix() -> None:
-    a, b, scale = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((4, 3), (5, 3), ()))
+    a, b, scale = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((4, 3), (5, 3), ()))
     assert torch.autograd.gradcheck(ScaledRBF.apply, (a, b, scale))
 
 
