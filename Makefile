@@ -42,8 +42,9 @@ test-browser: .venv/installed ## opens the report's page in Chromium, which it i
 	|| $(BIN)/playwright install chromium
 	$(BIN)/pytest -m browser tests/report
 
-bench: .venv/installed ## time training steps beside their encoders
-	$(BIN)/python -m benchmarks
+bench: .venv/installed ## time our code beside its floors and its peers, and name the rows that miss their targets
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	$(BIN)/python -m benchmarks --check
 
 clean: ## remove the set-up and the caches, not the outputs
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache *.egg-info
