@@ -13,7 +13,7 @@ from benchmarks.examples import BATCH, composed
 from benchmarks.rows import Row, faster, seconds, slower
 from src.callbacks import History
 from src.data.module import DataModule
-from src.experiment import make_data, make_trainer
+from src.experiment import make_data, make_model, make_trainer
 from src.models.base import Decoder
 from src.specs import make
 
@@ -46,16 +46,14 @@ class BareEpochs(Callback):
 
 def epochs() -> Iterator[Row]:
     """The first epoch warms up."""
+    trainer_options = [f"trainer.max_epochs={EPOCHS}", "trainer.enable_progress_bar=false"]
     for name in ("sas", "bayesian_sas"):
-        config = composed(f"model={name}", "dataset=mnist", "active_set=a200", f"trainer.max_epochs={EPOCHS}")
+        config = composed(f"model={name}", "dataset=mnist", "active_set=a200", *trainer_options)
         data = make_data(config)
         model, other = (started(config, data) for _ in range(2))
         callback = BareEpochs(bare_epoch(other, data))
         with TemporaryDirectory() as folder:
-            trainer = make_trainer(
-                config["trainer"] | {"enable_progress_bar": False}, History(Path(folder) / "history.csv"), Path(folder)
-            )
-            trainer.callbacks.insert(0, callback)  # type: ignore[attr-defined]
+            trainer = make_trainer(config, History(Path(folder) / "history.csv"), Path(folder), callback)
             trainer.fit(model, datamodule=data)
         ours, bare = callback.lightning_seconds[1:], callback.bare_seconds[1:]
         yield slower(f"{name} epoch on MNIST, A=200, by Lightning", "the same in a bare loop", ours, bare, 1.05)
@@ -63,7 +61,7 @@ def epochs() -> Iterator[Row]:
 
 def started(config: dict[str, Any], data: DataModule) -> Decoder:
     """A model that is ready to train."""
-    model: Decoder = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
+    model = make_model(config, data)
     model.initialise(data)
     model.train()
     return model
