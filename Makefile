@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help train test check bench test-network test-slurm clean
+.PHONY: help train test check bench test-network test-slurm test-browser clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -35,8 +35,16 @@ test-slurm: .venv/installed ## a sweep on a real Slurm of one node, which is ins
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[slurm]"
 	$(BIN)/pytest -m slurm tests/slurm
 
-bench: .venv/installed ## time training steps beside their encoders
-	$(BIN)/python -m benchmarks
+test-browser: .venv/installed ## opens the report's page in Chromium, which it installs where there is none
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[browser]"
+	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name && exit; done; \
+	sudo=$$(test $$(id -u) = 0 || echo sudo); $$sudo apt-get update && $$sudo apt-get install --yes chromium \
+	|| $(BIN)/playwright install chromium
+	$(BIN)/pytest -m browser tests/report
+
+bench: .venv/installed ## time our code beside its floors and its peers, and name the rows that miss their targets
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	$(BIN)/python -m benchmarks --check
 
 clean: ## remove the set-up and the caches, not the outputs
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache *.egg-info

@@ -1,57 +1,80 @@
-"""What a training step costs beside the forward and backward pass of its own encoder."""
+"""A training step of SAS and Bayesian SAS beside its floor: the matrix products that it cannot do without, alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-import hydra
 import torch
+from torch import Tensor
 
-from src.data.module import Batch
-from src.models.base import Decoder
-from src.runs import plain
-from src.specs import make
+from benchmarks.examples import BATCH, example, training_step
+from benchmarks.rows import Row, seconds, slower
+from src.gp.linalg import solve_lower, solve_upper
 
-NUM_DATA, BATCH, SHAPE = 60_000, 1024, (1, 28, 28)
-
-
-def table(medians: Callable[..., list[float]]) -> None:
-    """SAS and Bayesian SAS at several active-set sizes."""
-    print(f"\na training step (objective, backward, optimiser) and its encoder: B = {BATCH}, 28 x 28 images, float32")
-    print(f"{'model':<16}{'A':>6}{'step, ms':>12}{'encoder, ms':>14}{'ratio':>8}")
-    for name in ("sas", "bayesian_sas"):
-        for size in (100, 200, 400, 800):
-            model, batch = example(f"model={name}", f"active_set.size={size}")
-            step, encoder = medians(training_step(model, batch), encoder_pass(model, batch))
-            print(f"{name:<16}{size:>6}{1e3 * step:>12.1f}{1e3 * encoder:>14.1f}{step / encoder:>8.2f}", flush=True)
+ACTIVE = (100, 200, 400, 800)
 
 
-def example(*overrides: str) -> tuple[Decoder, Batch]:
-    """A model and a batch of random images."""
-    with hydra.initialize_config_module("conf", version_base="1.3"):
-        spec = plain(hydra.compose("config", list(overrides)))["model"]
-    torch.manual_seed(0)
-    model: Decoder = make(spec, shape=SHAPE, num_data=NUM_DATA, _recursive_=False)
-    return model, Batch(torch.randint(256, (BATCH, *SHAPE), dtype=torch.uint8), None, torch.arange(BATCH), None)
+def sas() -> Iterator[Row]:
+    """The point model: one encoder."""
+    yield from steps("sas", num_nets=1)
 
 
-def training_step(model: Decoder, batch: Batch) -> Callable[[], None]:
-    """Objective, backward and optimiser."""
-    optimizer = model.make_optimizer()
-
-    def step() -> None:
-        optimizer.zero_grad()
-        model.objective(batch).loss.backward()
-        optimizer.step()
-
-    return step
+def bayesian_sas() -> Iterator[Row]:
+    """The Bayesian model: one encoder for the means and one for the variances."""
+    yield from steps("bayesian_sas", num_nets=2)
 
 
-def encoder_pass(model: Decoder, batch: Batch) -> Callable[[], None]:
-    """Forward and backward of the encoder's net or nets."""
-    images = model.as_float(batch.x)
-    nets = [net for net in (model.latents.mean, model.latents.spread) if net is not None]
+def steps(name: str, num_nets: int) -> Iterator[Row]:
+    """All sizes, at 28 x 28 and at 3 x 32 x 32 pixels."""
+    for num_outputs in (784, 3072):
+        for size in ACTIVE:
+            model, batch = example(f"model={name}", f"active_set.size={size}", num_outputs=num_outputs)
+            step = training_step(model, lambda batch=batch: batch)  # type: ignore[misc]
+            ours, floor = seconds(step, floor_of(model.centred(batch.x), size, num_nets), repeats=11)
+            yield slower(f"{name} step, A={size}, D={num_outputs}", "its matrix products", ours, floor, 1.3)
 
-    def encoder() -> None:
-        model.zero_grad()
-        torch.stack([net(images).sum() for net in nets]).sum().backward()
 
-    return encoder
+def floor_of(x: Tensor, size: int, num_nets: int) -> Callable[[], None]:
+    """The products of `num_nets` encoders and of the GP, on random matrices of the right shapes."""
+    encoders, gp = [encoder_products(x) for _ in range(num_nets)], gp_products(x, size)
+
+    def floor() -> None:
+        for encoder in encoders:
+            encoder()
+        gp()
+
+    return floor
+
+
+def encoder_products(x: Tensor) -> Callable[[], None]:
+    """D-512-256-2 forward, and backward without the gradient of x, which nobody needs."""
+    first, second, third = (0.01 * torch.randn(*s) for s in ((512, x.shape[1]), (256, 512), (2, 256)))
+    grad = torch.randn(len(x), 2)
+
+    def products() -> None:
+        hidden1 = x @ first.mT
+        hidden2 = hidden1 @ second.mT
+        _ = hidden2 @ third.mT
+        grad2 = grad @ third
+        grad1 = grad2 @ second
+        _ = grad.mT @ hidden2, grad2.mT @ hidden1, grad1.mT @ x
+
+    return products
+
+
+def gp_products(x: Tensor, size: int) -> Callable[[], None]:
+    """The Cholesky factor of K_AA, L^-1 x_A and L^-1 K_AR; the predicted means and, for the gradient, the product of
+    each with x; and the gradients in K_AA and K_AR, by the formulas of `src.gp.active_set.LogDensities`."""
+    x_active, x_rest = x[:size], x[size:]
+    z = torch.randn(BATCH, 2)
+    k_ar = (-torch.cdist(z[:size], z[size:]).square()).exp()
+    k_aa = (-torch.cdist(z[:size], z[:size]).square()).exp() + 0.1 * torch.eye(size)
+
+    def products() -> None:
+        chol = torch.linalg.cholesky(k_aa)
+        whitened, projection = solve_lower(chol, x_active), solve_lower(chol, k_ar)
+        error = torch.addmm(x_rest, projection.mT, whitened, alpha=-1)
+        gram, errors = whitened @ whitened.mT, whitened @ error.mT
+        gram.addmm_(projection, errors.mT)
+        solve_upper(chol.mT, errors)
+        solve_upper(chol.mT, torch.linalg.solve_triangular(chol, gram, upper=False, left=False))
+
+    return products

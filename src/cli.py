@@ -76,7 +76,7 @@ def hints(arguments: list[str]) -> Iterator[str]:
     """The nearest names for groups and options that do not exist."""
     known = groups()
     pairs = [argument.partition("=")[::2] for argument in arguments if "=" in argument and argument[0] not in "+~-"]
-    chosen = [(key, option) for key, value in pairs if key in known for option in value.split(",")]
+    chosen = [(key, option) for key, value in pairs if key in known for option in value.strip("[]").split(",")]
     wrong = [(key, option) for key, option in chosen if option not in known[key] and not is_hydras(key, option)]
     for key, option in wrong:
         yield suggestion(option, list(known[key]), f"{key}=")

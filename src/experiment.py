@@ -13,7 +13,7 @@ from statistics import median
 
 import torch
 from hydra.utils import get_class
-from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
@@ -40,18 +40,12 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     runs.check_writable(outputs)
     seed_everything(config["seed"], verbose=False)
     data = make_data(config)
-    model = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
-    model.check(data)
+    model = make_model(config, data)
     history = History(folder / "history.csv")
     tags = [dataset_name, *runs.active_set(config)]
     about = About(folder.name, runs.fingerprint(config), config["group"], model_name, tags, config)
     boards = Dashboards(config["logger"], history, folder, about, lambda: draw_now(model, data, folder / "figures"))
-    trainer = make_trainer(config, history, boards, folder)
-    if trainer.world_size > 1 and runs.HOME in os.environ and not slurm.starts_processes():
-        raise UserError(
-            "a sweep cannot divide a run among several processes here, since Lightning starts each with the whole "
-            "command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
-        )
+    trainer = make_trainer(config, history, folder, boards)
     if not trainer.is_global_zero:  # of several processes the first keeps the record
         fit(trainer, model, data, folder)
         return {}
@@ -76,13 +70,25 @@ def make_data(config: Config) -> DataModule:
     return data
 
 
-def make_trainer(config: Config, history: History, boards: Dashboards, folder: Path) -> Trainer:
-    """Lightning's trainer with our history, bar, dashboards and checkpoints."""
+def make_model(config: Config, data: DataModule) -> Decoder:
+    """The model of a config, which these data fit."""
+    model: Decoder = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
+    model.check(data)
+    return model
+
+
+def make_trainer(config: Config, history: History, folder: Path, *callbacks: Callback) -> Trainer:
+    """Lightning's trainer with our history, bar and checkpoints."""
     spec = dict(config["trainer"])
     checkpoints = Checkpoints(folder, config["checkpoint_minutes"], seconds(spec.pop("max_time")))
     bar = [Progress(history)] if spec["enable_progress_bar"] else []
     options = {"logger": False, "use_distributed_sampler": False, "plugins": [slurm.environment()]}
-    trainer: Trainer = make(spec, callbacks=[history, *bar, boards, checkpoints], **options)
+    trainer: Trainer = make(spec, callbacks=[history, *bar, *callbacks, checkpoints], **options)
+    if trainer.world_size > 1 and runs.HOME in os.environ and not slurm.starts_processes():
+        raise UserError(
+            "a sweep cannot divide a run among several processes here, since Lightning starts each with the whole "
+            "command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
+        )
     return trainer
 
 
@@ -182,6 +188,18 @@ def draw_figures(model: Decoder, data: DataModule, z: torch.Tensor, folder: Path
 
 
 def summary(folder: Path) -> str:
-    """The metrics of a finished run as a table, and where everything is."""
-    table = metrics_table(runs.read_json(folder / "metrics.json"))
+    """The metrics of a finished run as a table, beside the published ones, and where everything is."""
+    values, notes = published(folder)
+    table = "\n".join([metrics_table(runs.read_json(folder / "metrics.json"), values), *notes])
     return f"\n{table}\n\nrun folder: {folder}\nlatent map: {folder / 'figures' / 'latent_map.png'}"
+
+
+def published(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """What papers report for a run's metrics, and in which table; a note where theirs is not the same quantity."""
+    from src.report import records, tables
+
+    found = tables.paper_tables([records.read_run(folder)], sweep=True)
+    cells = [cell for table in found for cell in table.cells if cell.published and cell.values]
+    sources = [f"published: {table.source}" for table in found if set(table.cells) & set(cells)]
+    caveats = [f"{cell.place.metric}: {cell.caveat}" for cell in cells if cell.caveat]
+    return {cell.place.metric: str(cell.published) for cell in cells}, [*([""] if cells else []), *sources, *caveats]

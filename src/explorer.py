@@ -26,12 +26,12 @@ CHUNK = 512  # points decoded at once, so that large images fit in memory
 @torch.no_grad()
 def write(model: Decoder, data: DataModule, z: Tensor, path: Path) -> None:
     """Keep the arrays in one small file; z [n, Q] are the latent means of the test data."""
-    arrays = {**test_points(model, data, z), **{key: as_array(value) for key, value in data.exhibits(model).items()}}
+    arrays = {**points(model, data, z), **{key: as_array(value) for key, value in data.exhibits(model).items()}}
     with whole(path) as unfinished:
         np.savez_compressed(unfinished, **arrays)  # type: ignore[arg-type]  # names are not its other argument
 
 
-def test_points(model: Decoder, data: DataModule, z: Tensor) -> dict[str, np.ndarray]:
+def points(model: Decoder, data: DataModule, z: Tensor) -> dict[str, np.ndarray]:
     """A seeded subset of the test data: latents, labels, images, reconstructions and their RMSE; if Q = 2 the grid."""
     size = min(MAX_POINTS, max(100, MAX_VALUES // math.prod(data.shape)))
     drawn = data.test.draw(size, stream(0, len(data.test)))

@@ -27,7 +27,7 @@ Row = dict[str, float]
 
 ANSWER_SECONDS = 3  # what a dead network costs
 INIT_SECONDS = 20  # what a server costs that answers but does not serve
-UPLOAD_SECONDS = 60  # what a network costs that died during the training; what is not sent stays on disk
+UPLOAD_SECONDS = 30  # what a network costs that died during the training; what is not sent stays on disk
 
 
 class About(NamedTuple):
@@ -119,7 +119,9 @@ class Wandb(Dashboard):
         mode, reason = wandb_mode()
         import wandb
 
-        settings = wandb.Settings(silent=True, init_timeout=INIT_SECONDS, finish_timeout=UPLOAD_SECONDS)
+        settings = wandb.Settings(
+            silent=True, init_timeout=INIT_SECONDS, finish_timeout=UPLOAD_SECONDS, finish_timeout_raises=True
+        )
         where = partial(wandb.init, dir=folder, project=self.project, entity=self.entity, settings=settings)
         begin = partial(where, id=about.id, name=about.name, group=about.group, job_type=about.model, tags=about.tags)
         # Offline runs cannot be continued: each part holds all rows from the first, and the last replaces all.
@@ -149,9 +151,13 @@ class Wandb(Dashboard):
         self.run.summary.update(metrics)
 
     def close(self, failed: bool) -> None:
-        """Finish the run, and say how an offline one is uploaded."""
-        self.run.finish(exit_code=int(failed))
-        if self.run.offline:
+        """Finish the run, and say how one is uploaded that is not, or not whole, on the server."""
+        is_there = not self.run.offline
+        try:
+            self.run.finish(exit_code=int(failed))
+        except TimeoutError:
+            is_there = False
+        if not is_there:
             notice(f"wandb: to upload this run: wandb sync {Path(self.run.dir).parent}")
 
 

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -99,8 +100,11 @@ def name_with_size(key: str, size: int) -> str:
     return f"{name}_c{size}" + (f"_{rest}" if rest else "")
 
 
-def metrics_table(metrics: dict[str, float]) -> str:
-    """Metrics as a person reads them: predictive scores by what they condition on, then the rest, a line each."""
+def metrics_table(metrics: dict[str, float], published: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Metrics as a person reads them: predictive scores by what they condition on, then the rest, a line each.
+
+    What is `published` for a metric stands below it in the first part, beside it in the second.
+    """
     sizes = [key.removeprefix("rmse") for key in metrics if re.fullmatch(r"rmse(_c\d+)?", key)]
     lines = [f"{'test images':<20}{'rmse':>18}{'mae':>18}{'nlpd':>18}"]
     shown = set()
@@ -111,7 +115,10 @@ def metrics_table(metrics: dict[str, float]) -> str:
             if keys[0] in metrics:
                 lines.append(f"{label:<20}" + "".join(f"{with_sd(metrics, key):>18}" for key in keys))
                 shown |= {*keys, *(f"{key}_sd" for key in keys)}
-    others = [f"{key:<20}{value:>18.4g}" for key, value in metrics.items() if key not in shown]
+            if any(key in published for key in keys):
+                lines.append(f"{'published':<20}" + "".join(f"{published.get(key, ''):>18}" for key in keys))
+    beside = {key: f"   published {value}" for key, value in published.items()}
+    others = [f"{key:<20}{value:>18.4g}{beside.get(key, '')}" for key, value in metrics.items() if key not in shown]
     return "\n".join([*lines, "", *others])
 
 

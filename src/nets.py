@@ -12,13 +12,13 @@ from src.errors import UserError
 def mlp(shape: Sequence[int], outputs: int, hidden: Sequence[int] = (512, 256)) -> nn.Sequential:
     """The papers' encoder: D-512-256-Q with ReLU."""
     widths = [math.prod(shape), *hidden]
-    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
+    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU(inplace=True))]
     return nn.Sequential(nn.Flatten(), *layers, nn.Linear(widths[-1], outputs))
 
 
 def mlp_decoder(shape: Sequence[int], inputs: int, hidden: Sequence[int] = (256, 512)) -> nn.Sequential:
     """The encoder's mirror image, Q-256-512-D; without hidden layers a linear map."""
-    layers = [layer for pair in pairwise([inputs, *hidden]) for layer in (nn.Linear(*pair), nn.ReLU())]
+    layers = [layer for pair in pairwise([inputs, *hidden]) for layer in (nn.Linear(*pair), nn.ReLU(inplace=True))]
     return nn.Sequential(*layers, nn.Linear([inputs, *hidden][-1], math.prod(shape)), nn.Unflatten(1, tuple(shape)))
 
 

@@ -27,6 +27,7 @@ def test_every_option_has_a_description_in_the_help() -> None:
     [
         (["model=saz"], "There is no model=saz. Did you mean model=sas?"),
         (["-m", "dataset=mnist,fminst"], "There is no dataset=fminst. Did you mean dataset=fmnist"),
+        (["logger=[tensorboard,wndb]"], "There is no logger=wndb. Did you mean logger=wandb?"),
         (["modle=sas"], "There is no modle. Did you mean model?"),
         (["model.latent_dm=3"], "There is no model.latent_dm. Did you mean model.latent_dim"),
         (["-m", "hydra/launcher=slrum"], "There is no hydra/launcher=slrum. Did you mean hydra/launcher=slurm?"),

@@ -54,7 +54,8 @@ def test_a_run_leaves_everything_a_person_needs(model: str, tmp_path: Path, caps
     )
     record = runs.read_json(folder / "record.json")
     assert record["status"] == "done" and record["versions"]["torch"] == torch.__version__.split("+")[0]
-    assert str(folder) in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert str(folder) in shown and "published" not in shown
 
 
 def test_a_finished_run_is_shown_not_repeated_unless_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,6 +134,21 @@ def test_evaluate_again_with_the_same_and_other_settings(tmp_path: Path) -> None
         evaluate_again(folder, ["evaluation.condition_o=90"])
     with pytest.raises(UserError, match="not the folder of a finished run"):
         evaluate_again(tmp_path, [])
+
+
+def test_the_table_at_the_end_has_the_published_numbers_beside_it(tmp_path: Path) -> None:
+    """Those of the run's own cell of the papers' tables, with the note that their NLPD is another quantity."""
+    config = composed("model=bayesian_sas", "dataset=mnist", "active_set=a400")
+    folder = tmp_path / runs.folder_name(config, "bayesian_sas", "mnist")
+    with runs.recorded(folder, config):
+        runs.write_json(
+            folder / "metrics.json", {"rmse": 0.2, "mae": 0.1, "nlpd": -0.2, "accuracy_1nn": 0.7, "epochs": 3}
+        )
+    lines = [" ".join(line.split()) for line in experiment.summary(folder).splitlines()]
+    assert "published 0.199 ± 0.002 0.096 ± 0.001 0.217 ± 0.002" in lines
+    assert "accuracy_1nn 0.7 published 0.63 ± 0.022" in lines
+    assert sum(line.startswith("published: Moreno-Muñoz") for line in lines) == 2
+    assert any(line.startswith("nlpd: ") and "absolute value" in line for line in lines)
 
 
 @pytest.mark.parametrize("model", ["sas", "bayesian_sas"])

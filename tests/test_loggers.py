@@ -19,12 +19,14 @@ from omegaconf import OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from src import experiment, loggers, runs
-from src.loggers import answers
+from src.loggers import About, Wandb, answers
 from tests.configs import composed
 from tests.test_experiment import QUICK, SAME, SMALL, interrupted, small_run
 from tests.wandb_files import OfflineRun, offline_runs
+from tests.wandb_server import WandbServer
 
 KEY = "f" * 40
+ABOUT = About("sas-digits", "0123abcd", None, "sas", ["digits"], {"seed": 0})
 FIGURES = {"figures/decoded_grid", "figures/latent_map", "figures/reconstructions"}
 
 
@@ -153,6 +155,54 @@ def test_a_killed_run_goes_on_as_the_same_wandb_run(tmp_path: Path, deaf_server:
     assert killed.name.endswith(identity) and last.name.endswith(identity)
     curve = [row["_step"] for row in OfflineRun(last).history]
     assert curve == list(range(40))  # all of it, so that only the last part is to be synced
+
+
+@pytest.fixture
+def wandb_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbServer]:
+    """A server that takes runs, and a key for it; wandb reads the environment once, unless it is torn down."""
+    import wandb
+
+    with WandbServer() as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        wandb.teardown()
+        with monkeypatch.context() as patch:
+            patch.delenv("WANDB_MODE", raising=False)
+            for name, value in {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "NO_PROXY": "*"}.items():
+                patch.setenv(name, value)
+            yield server
+            wandb.teardown()
+        server.shutdown()
+
+
+def test_online_an_interrupted_run_goes_on_where_the_server_stands(
+    wandb_server: WandbServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"epoch": epoch, "loss": 1.0 / (epoch + 1)} for epoch in range(7)]
+    for epochs, all_epochs, failed in ((0, 5, True), (3, 7, False)):  # it had sent more than its checkpoint knows
+        board = Wandb("gp-decoders", None)
+        board.open(tmp_path, ABOUT, epochs)
+        board.catch_up(rows[:epochs])
+        board.catch_up(rows[:all_epochs])
+        board.close(failed)
+    assert wandb_server.steps == {"0123abcd": list(range(7))}
+    assert board.sent == 7 and wandb_server.exit_codes == [1, 0]
+    assert f"wandb: {wandb_server.url}/me/gp-decoders/runs/0123abcd" in capsys.readouterr().err
+
+
+def test_a_network_that_dies_during_a_run_is_given_up_at_its_end(
+    wandb_server: WandbServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loggers, "UPLOAD_SECONDS", 2)
+    board = Wandb("gp-decoders", None)
+    board.open(tmp_path, ABOUT, 0)
+    wandb_server.shutdown()
+    wandb_server.server_close()
+    board.catch_up([{"epoch": 0, "loss": 1.0}])
+    started = time.monotonic()
+    board.close(failed=False)
+    assert time.monotonic() - started < 15
+    [folder] = (tmp_path / "wandb").glob("run-*-0123abcd")
+    assert f"wandb: to upload this run: wandb sync {folder}" in capsys.readouterr().err
 
 
 def test_a_silent_server_is_given_up_in_seconds(deaf_server: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,15 @@ All D outputs share one covariance, so one Cholesky factor serves everything. Eq
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from src.gp.linalg import add_diagonal, cholesky, solve_lower
+from src.gp.kernels import covariance
+from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -29,9 +31,7 @@ class ActiveSet:
 
     def log_marginal(self) -> Tensor:
         """log p(x_A | z_A), Eq. 2, summed over the D outputs."""
-        num_active, num_outputs = self.whitened.shape
-        log_det = 2 * self.chol.diagonal().log().sum()
-        return -0.5 * (num_outputs * log_det + self.whitened.square().sum() + num_active * num_outputs * LOG_2PI)
+        return log_active(self.chol, self.whitened)
 
     def predict(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [R, D] and variance [R] of p(x_n | x_A, z), Eq. 5; the noise is part of the variance."""
@@ -39,11 +39,17 @@ class ActiveSet:
         variance = self.kernel(z, diag=True) + self.noise - projection.square().sum(0)
         return projection.mT @ self.whitened, variance
 
-    def log_predictive(self, x: Tensor, z: Tensor) -> Tensor:
-        """log p(x_n | x_A, z) of each point [R], summed over the D outputs."""
-        mean, variance = self.predict(z)
-        squared_error = (x - mean).square().sum(-1)
-        return -0.5 * (x.shape[-1] * (variance.log() + LOG_2PI) + squared_error / variance)
+
+def log_active(chol: Tensor, whitened: Tensor) -> Tensor:
+    """log p(x_A | z_A), Eq. 2, summed over the D outputs, from the factor of K_AA + noise I and chol^-1 x_A."""
+    num_active, num_outputs = whitened.shape
+    log_det = 2 * chol.diagonal().log().sum()
+    return -0.5 * (num_outputs * log_det + whitened.square().sum() + num_active * num_outputs * LOG_2PI)
+
+
+def log_rest(squared_error: Tensor, variance: Tensor, num_outputs: int) -> Tensor:
+    """sum_n log p(x_n | x_A, z) of D outputs with squared errors |x_n - mean_n|^2 [R], Eq. 5."""
+    return -0.5 * (num_outputs * (variance.log() + LOG_2PI) + squared_error / variance).sum()
 
 
 class Estimate(NamedTuple):
@@ -52,11 +58,6 @@ class Estimate(NamedTuple):
     active: Tensor  # log p(x_A | z_A)
     rest: Tensor  # the weighted sum of log p(x_n | x_A, z) over the rest
     jitter: float
-
-
-def covariance(kernel: Kernel, z1: Tensor, z2: Tensor) -> Tensor:
-    """The dense kernel matrix between two sets of points."""
-    return kernel(z1, z2).to_dense()
 
 
 def condition(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor) -> ActiveSet:
@@ -70,16 +71,81 @@ def log_marginal(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor) -> Tensor:
     return condition(x, z, kernel, noise).log_marginal()
 
 
+def log_densities(
+    x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, active_size: int
+) -> tuple[Tensor, Tensor, float]:
+    """log p(x_A | z_A) and sum_{n in rest} log p(x_n | x_A, z) where the first A points are active, and the jitter.
+
+    O(A^3 + A^2 (B + D) + A R D), value and gradient together; x is data and has none.
+    """
+    x_active, x_rest = x.tensor_split([active_size])
+    z_active, z_rest = z.tensor_split([active_size])
+    k_aa, k_ar = (covariance(kernel, z_active, other) for other in (z_active, z_rest))
+    with torch.no_grad():
+        chol, jitter = cholesky(add_diagonal(k_aa, noise))
+    active, rest = LogDensities.apply(x_active, x_rest, k_aa, k_ar, kernel(z_rest, diag=True), noise, chol)
+    return active, rest, jitter
+
+
+class LogDensities(torch.autograd.Function):
+    """The two densities as functions of the covariances, with a gradient of few products, all in the whitened basis.
+
+    With K_AA + noise I = L L^T, W = L^-1 x_A and V = L^-1 K_AR the rest has residuals E = x_R - V^T W and variances
+    v = k_rr + noise - sum_a V_a^2. Write e = |E|^2, h = -1 / (2 v), g = (e / v - D) / (2 v), the derivatives of the
+    rest in e and v, and Y = W E^T. Then
+
+        d rest / d K_AR = -L^-T (2 Y h + 2 V g)              d active / d K_AA = L^-T (W W^T - D I) L^-1 / 2
+        d rest / d K_AA = L^-T V (2 Y h + V g)^T L^-1        d rest / d k_rr = g
+
+    and the noise has what K_AA has on its diagonal and k_rr together.
+
+    All that is D wide, W W^T and Y, is made with the value; nothing D wide is kept, and x has no gradient.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x_active: Tensor,
+        x_rest: Tensor,
+        k_aa: Tensor,
+        k_ar: Tensor,
+        k_rr: Tensor,
+        noise: Tensor,
+        chol: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Eq. 2 and Eq. 5."""
+        whitened, projection = solve_lower(chol, x_active), solve_lower(chol, k_ar)
+        error = torch.addmm(x_rest, projection.mT, whitened, alpha=-1)  # x - mean
+        squared_error = torch.linalg.vector_norm(error, dim=1).square()
+        variance = k_rr + noise - projection.square().sum(0)
+        ctx.num_outputs, ctx.noise_shape = x_active.shape[1], noise.shape
+        ctx.save_for_backward(chol, projection, variance, squared_error, whitened @ whitened.mT, whitened @ error.mT)
+        return log_active(chol, whitened), log_rest(squared_error, variance, ctx.num_outputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_active: Tensor, grad_rest: Tensor) -> tuple[Tensor | None, ...]:
+        """O(A^3 + A^2 R)."""
+        chol, projection, variance, squared_error, whitened_gram, whitened_errors = ctx.saved_tensors
+        by_error = -0.5 * grad_rest / variance
+        by_variance = -by_error * (squared_error / variance - ctx.num_outputs)
+        through_mean, through_variance = 2 * whitened_errors * by_error, projection * by_variance
+        inner = add_diagonal(whitened_gram, -ctx.num_outputs) * (0.5 * grad_active)
+        inner.addmm_(projection, (through_mean + through_variance).mT)
+        by_k_ar = -solve_upper(chol.mT, through_mean + 2 * through_variance)
+        by_k_aa = solve_upper(chol.mT, torch.linalg.solve_triangular(chol, inner, upper=False, left=False))
+        by_noise = (by_k_aa.trace() + by_variance.sum()).expand(ctx.noise_shape)
+        return None, None, by_k_aa, by_k_ar, by_variance, by_noise, None
+
+
 def fixed_size(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, active_size: int, num_data: int) -> Estimate:
     """Eq. 6 from a batch in random order whose first A points are active: O(A^3 + A^2 (B + D) + A B D).
 
     log p(x_A | z_A) + (N - A) / (B - A) sum_{n in rest} log p(x_n | x_A, z)
     """
-    x_active, x_rest = x.tensor_split([active_size])
-    z_active, z_rest = z.tensor_split([active_size])
-    given = condition(x_active, z_active, kernel, noise)
-    weight = (num_data - active_size) / len(x_rest)
-    return Estimate(given.log_marginal(), weight * given.log_predictive(x_rest, z_rest).sum(), given.jitter)
+    active, rest, jitter = log_densities(x, z, kernel, noise, active_size)
+    weight = (num_data - active_size) / (len(x) - active_size)
+    return Estimate(active, weight * rest, jitter)
 
 
 def random_size(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, rest_size: int) -> Estimate:
@@ -89,8 +155,5 @@ def random_size(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, rest_size: 
     log p(x | z). Costs O(A^3) with A up to N - 1. (Eq. 6 with a random size is not unbiased: it takes the rest to be
     conditionally independent.)
     """
-    x_active, x_rest = x.tensor_split([len(x) - rest_size])
-    z_active, z_rest = z.tensor_split([len(x) - rest_size])
-    given = condition(x_active, z_active, kernel, noise)
-    rest = len(x) / rest_size * given.log_predictive(x_rest, z_rest).sum()
-    return Estimate(torch.zeros_like(rest), rest, given.jitter)
+    _, rest, jitter = log_densities(x, z, kernel, noise, len(x) - rest_size)
+    return Estimate(torch.zeros_like(rest), len(x) / rest_size * rest, jitter)

@@ -15,9 +15,10 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from src.gp.active_set import LOG_2PI, covariance
-from src.gp.linalg import add_diagonal, cholesky, solve_lower
-from src.gp.psi import Psi
+from src.gp.active_set import LOG_2PI
+from src.gp.kernels import covariance
+from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
+from src.gp.psi import ClosedForm, Psi
 
 # Of the mean of the diagonal of K_MM. A smaller one lets rounding errors of psi2, which grow by 1 / JITTER, reach the
 # size of a noise of 1e-4; a larger one loosens the bounds, since it blurs what close inducing points tell apart.
@@ -85,14 +86,14 @@ def condition(inducing: Tensor, kernel: Kernel, noise: Tensor, q: Whitened) -> I
     return InducingPoints(inducing, chol, q, kernel, noise, jitter)
 
 
-def project(psi: Psi, k_mm: Tensor) -> Projected:
+def project(psi: Psi | ClosedForm, k_mm: Tensor) -> Projected:
     """The statistics in the whitened basis, by the one Cholesky of K_MM. O(M^3 + B M^2)."""
     chol, jitter = cholesky(k_mm.double())
     psi2 = solve_lower(chol, solve_lower(chol, psi.psi2.double()).mT)
     return Projected(solve_lower(chol, psi.psi1.double().mT), psi2, psi.psi0.double() - psi2.trace(), jitter)
 
 
-def collapsed_bound(x: Tensor, psi: Psi, k_mm: Tensor, noise: Tensor) -> tuple[Tensor, float]:
+def collapsed_bound(x: Tensor, psi: Psi | ClosedForm, k_mm: Tensor, noise: Tensor) -> tuple[Tensor, float]:
     """The bound on log p(x) at the optimal q(u), in nats, and the jitter. O(M^3 + N M^2 + M^2 D + N M D).
 
     Titsias & Lawrence, Section 3, before the KL divergence of q(z) is taken off; s2 is the noise, P = L^-1 psi1^T x and
@@ -112,7 +113,7 @@ def collapsed_bound(x: Tensor, psi: Psi, k_mm: Tensor, noise: Tensor) -> tuple[T
     return bound.to(x), max(jitter, projected.jitter)
 
 
-def optimal(x: Tensor, psi: Psi, k_mm: Tensor, noise: Tensor) -> Whitened:
+def optimal(x: Tensor, psi: Psi | ClosedForm, k_mm: Tensor, noise: Tensor) -> Whitened:
     """The q(v) with the highest bound on all N points, N(A^-1 P / s2, A^-1): Bui & Turner, Eq. 7. Same cost."""
     noise, projected = noise.double().squeeze(), project(psi, k_mm)
     reversed_chol, _ = cholesky(precision(projected, noise).flip(0, 1))
@@ -132,24 +133,36 @@ def project_data(projected: Projected, x: Tensor) -> Tensor:
     return (projected.psi1.to(x) @ x).double()
 
 
-def uncollapsed_bound(x: Tensor, psi: Psi, k_mm: Tensor, noise: Tensor, q: Whitened, num_data: int) -> Bound:
+def uncollapsed_bound(
+    x: Tensor, psi: Psi | ClosedForm, k_mm: Tensor, noise: Tensor, q: Whitened, num_data: int
+) -> Bound:
     """An unbiased estimate of the bound at any q(v) from a batch x [B, D]. O(M^3 + B M^2 + M^2 D + B M D).
 
     Hensman et al.; Bui & Turner, Eq. 6: (N / B) sum_{n in batch} E[log p(x_n | f)] - KL[q(v) || p(v)], with
 
-        E|x - f|^2 = |x|^2 - 2 tr(m^T P) + tr(F (m m^T + D C C^T)) + D (psi0 - tr(K_MM^-1 psi2)),
+        E|x - f|^2 = |x|^2 - 2 tr(m^T P) + D psi0 + tr(W psi2),   W = L^-T (m m^T + D (C C^T - I)) L^-1
 
-    P = L^-1 psi1^T x and F = L^-1 psi2 L^-T. It is linear in psi, so samples keep it unbiased.
+    and P = L^-1 psi1^T x. It is linear in psi, so samples keep it unbiased.
     """
-    noise, projected = noise.double().squeeze(), project(psi, k_mm)
-    num_outputs = x.shape[-1]
-    scale = q.scale.double()
-    second_moment = (q.mean @ q.mean.mT).double() + num_outputs * scale @ scale.mT  # [M, M], sum_d E[v_d v_d^T]
-    cross = (q.mean * project_data(projected, x)).sum()
-    fit = x.square().sum(dtype=torch.float64) - 2 * cross + (projected.psi2 * second_moment).sum()
-    error = fit + num_outputs * projected.unexplained
+    chol, jitter = cholesky(k_mm.double())
+    noise, num_outputs = noise.double().squeeze(), x.shape[-1]
+    projected_data = (solve_lower(chol, psi.psi1.double().mT).to(x) @ x).double()  # [M, D], P
+    weight = whiten_twice(chol, excess_moment(q))
+    fit = x.square().sum(dtype=torch.float64) - 2 * (q.mean * projected_data).sum()
+    error = fit + num_outputs * psi.psi0.double() + psi.energy(weight).double()
     likelihood = -0.5 * (x.numel() * (noise.log() + LOG_2PI) + error / noise)
-    return Bound((num_data / len(x) * likelihood).to(x), kl_to_prior(q), projected.jitter)
+    return Bound((num_data / len(x) * likelihood).to(x), kl_to_prior(q), jitter)
+
+
+def excess_moment(q: Whitened) -> Tensor:
+    """sum_d E[v_d v_d^T] [M, M] beyond that of the prior."""
+    scale = q.scale.double()
+    return (q.mean @ q.mean.mT).double() + q.mean.shape[1] * add_diagonal(scale @ scale.mT, -scale.new_ones(()))
+
+
+def whiten_twice(chol: Tensor, symmetric: Tensor) -> Tensor:
+    """L^-T S L^-1."""
+    return torch.linalg.solve_triangular(chol, solve_upper(chol.mT, symmetric), upper=False, left=False)
 
 
 def kl_to_prior(q: Whitened) -> Tensor:

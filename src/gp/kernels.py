@@ -1,16 +1,63 @@
-"""Kernels that GPyTorch does not have."""
+"""A kernel that GPyTorch does not have, and a faster way to the matrix of one that it has."""
 
 import math
 from typing import Any
 
 import torch
 from gpytorch.constraints import Positive
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from src.errors import UserError
 
 AT_ZERO_ANGLE = (1, 1, 3)  # J_n(0) / pi
+
+
+def is_scaled_rbf(kernel: Kernel) -> bool:
+    """Whether this is s exp(-|z - z'|^2 / 2) of all latent dimensions, with one length scale or one a dimension."""
+    scaled_rbf = type(kernel) is ScaleKernel and type(kernel.base_kernel) is RBFKernel
+    return (
+        scaled_rbf and kernel.active_dims is None and kernel.base_kernel.active_dims is None and not kernel.batch_shape
+    )
+
+
+def covariance(kernel: Kernel, z1: Tensor, z2: Tensor) -> Tensor:
+    """The dense kernel matrix between two sets of points; for the papers' kernel without GPyTorch's many passes."""
+    if not is_scaled_rbf(kernel) or z1.ndim != 2:
+        return kernel(z1, z2).to_dense()
+    lengthscale, centre = kernel.base_kernel.lengthscale, z1.detach().mean(0)  # centred, squares are rounded less
+    matrix: Tensor = ScaledRBF.apply((z1 - centre) / lengthscale, (z2 - centre) / lengthscale, kernel.outputscale)
+    return matrix
+
+
+class ScaledRBF(torch.autograd.Function):
+    """K = s exp(-|a - b|^2 / 2) of points a [N, Q] and b [M, Q], by one product and two passes over the matrix.
+
+    With G the gradient in K and H = G K (entry by entry), that in a is H b - a sum_m H_m, and that in s is sum H / s.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, scale: Tensor) -> Tensor:
+        """O(N M Q)."""
+        half_a, half_b = (-0.5 * points.square().sum(1, keepdim=True) for points in (a, b))
+        left, right = (
+            torch.cat([a, half_a, torch.ones_like(half_a)], 1),
+            torch.cat([b, torch.ones_like(half_b), half_b], 1),
+        )
+        matrix = (left @ right.mT).clamp_max_(0).exp_().mul_(scale)
+        ctx.save_for_backward(a, b, scale, matrix)
+        return matrix
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """O(N M Q)."""
+        a, b, scale, matrix = ctx.saved_tensors
+        weights = grad * matrix
+        by_row, by_column = weights.sum(1, keepdim=True), weights.sum(0)[:, None]
+        by_scale = (by_row.sum() / scale).to(scale)
+        return weights @ b - by_row * a, weights.mT @ a - by_column * b, by_scale
 
 
 class ArcCosine(Kernel):

@@ -24,11 +24,18 @@ def cholesky(k: Tensor) -> tuple[Tensor, float]:
     )
 
 
-def add_diagonal(k: Tensor, value: Tensor) -> Tensor:
+def add_diagonal(k: Tensor, value: Tensor | float) -> Tensor:
     """K + value I."""
-    return k + value * torch.eye(len(k), dtype=k.dtype, device=k.device)
+    result = k.clone()
+    result.diagonal().add_(value)
+    return result
 
 
 def solve_lower(chol: Tensor, b: Tensor) -> Tensor:
     """L^-1 b."""
     return torch.linalg.solve_triangular(chol, b, upper=False)
+
+
+def solve_upper(upper: Tensor, b: Tensor) -> Tensor:
+    """U^-1 b."""
+    return torch.linalg.solve_triangular(upper, b, upper=True)

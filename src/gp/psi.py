@@ -4,17 +4,19 @@ They come back in float64, whatever the inputs are. The bounds divide psi2 by th
 the largest entry: rounded to float32, the errors of psi2 would grow into the size of the statistic itself.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.distributions import Independent, MultivariateNormal
 
-from src.gp.active_set import covariance
+from src.gp.gauss_sum import gauss_sum, make_grid
+from src.gp.kernels import covariance, is_scaled_rbf
 
-BLOCK = 2**19  # entries of the B x M x M array that exist at a time: 4 MB, so that they stay in the cache
+BLOCK = 2**18  # entries of the B x M x M array that exist at a time: 2 MB, so that they stay in the cache
 
 
 class Psi(NamedTuple):
@@ -24,35 +26,98 @@ class Psi(NamedTuple):
     psi1: Tensor  # [B, M], E[k(z_n, Z)]
     psi2: Tensor  # [M, M], sum_n E[k(Z, z_n) k(z_n, Z)]
 
-
-def has_closed_form(kernel: Kernel) -> bool:
-    """Whether `closed_form` knows this kernel: a scaled RBF, with one length scale or one a dimension."""
-    scaled_rbf = type(kernel) is ScaleKernel and type(kernel.base_kernel) is RBFKernel
-    return scaled_rbf and kernel.active_dims is None and not kernel.batch_shape
+    def energy(self, weight: Tensor) -> Tensor:
+        """sum_n E[k(z_n, Z) W k(Z, z_n)], that is tr(W psi2)."""
+        return (weight * self.psi2).sum()
 
 
-def closed_form(kernel: Kernel, q: Independent | MultivariateNormal, inducing: Tensor) -> Psi:
-    """The statistics of s exp(-|z - z'|^2 / 2), with z in length scales, for q(z_n) of diagonal or full covariance.
+@dataclass(frozen=True)
+class ClosedForm:
+    """The statistics of s exp(-|z - z'|^2 / 2), with z in length scales, each computed when it is asked for.
 
     psi1_nm = s E[exp(-|z_n - Z_m|^2 / 2)]
     psi2_ij = s^2 exp(-|Z_i - Z_j|^2 / 4) sum_n E[exp(-|z_n - (Z_i + Z_j) / 2|^2)]
 
     O(B M^2 F) with F = 2 Q + 1 features (diagonal) or (Q + 1) (Q + 2) / 2 (full), as matrix products and B M^2 / 2
-    exponentials; these are computed again for the gradient, so that memory is O(B M + M^2 F).
+    exponentials, which never exist all at once: memory is O(B M + M^2 F). The gradient of psi2 computes them again;
+    `energy`, which knows what psi2 is for, needs them once. With diagonal covariances in the plane a large batch goes
+    through a grid instead, which takes far fewer.
     """
+
+    scale: Tensor  # s
+    z: Tensor  # [M, Q], Z in length scales
+    mean: Tensor  # [B, Q]
+    spread: Tensor  # [B, Q] variances or [B, Q, Q] covariances
+
+    @property
+    def psi0(self) -> Tensor:
+        """B s."""
+        return len(self.mean) * self.scale
+
+    @property
+    def psi1(self) -> Tensor:
+        """[B, M]."""
+        point_features, inducing_features = log_overlap(self.mean, self.spread, self.z, 1)
+        return self.scale * (point_features @ inducing_features).exp()
+
+    @property
+    def psi2(self) -> Tensor:
+        """[M, M]; symmetric, so that it takes P = M (M + 1) / 2 pairs (i, j)."""
+        rows, columns = self.pairs()
+        middle, factor = self.pair_terms(rows, columns)
+        sums = self.sums_by_grid(middle)
+        if sums is None:
+            sums = SumOfExponentials.apply(*log_overlap(self.mean, self.spread, middle, 2))
+        lower = self.z.new_zeros(len(self.z), len(self.z)).index_put((rows, columns), factor * sums)
+        return lower + lower.tril(-1).mT
+
+    def energy(self, weight: Tensor) -> Tensor:
+        """tr(W psi2), at half the cost of psi2 and its gradient where there is no grid."""
+        rows, columns = self.pairs()
+        middle, factor = self.pair_terms(rows, columns)
+        weights = factor * torch.where(rows == columns, 0.5, 1) * (weight + weight.mT)[rows, columns]
+        sums = self.sums_by_grid(middle)
+        if sums is not None:
+            return (weights * sums).sum()
+        energy: Tensor = WeightedSumOfExponentials.apply(*log_overlap(self.mean, self.spread, middle, 2), weights)
+        return energy
+
+    def pairs(self) -> Tensor:
+        """The rows and columns [2, P] of the lower triangle of psi2."""
+        return torch.tril_indices(len(self.z), len(self.z), device=self.z.device)
+
+    def pair_terms(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """The points (Z_i + Z_j) / 2 [P, Q], and the factor [P] before the sum at each."""
+        left, right = self.z[rows], self.z[columns]
+        return (left + right) / 2, self.scale.square() * (-(left - right).square().sum(-1) / 4).exp()
+
+    def sums_by_grid(self, middle: Tensor) -> Tensor | None:
+        """sum_n E[exp(-|z_n - t|^2)] at points t [P, 2]; None where a grid is no cheaper than all the exponentials."""
+        if self.mean.shape[1] != 2 or self.spread.ndim != 2 or middle.is_meta:
+            return None
+        grid = make_grid(middle)
+        if len(grid[0].nodes) * len(grid[1].nodes) > 8 * len(self.mean):
+            return None
+        return gauss_sum(self.mean, 1 / (0.5 + self.spread), middle, grid)
+
+
+def has_closed_form(kernel: Kernel) -> bool:
+    """Whether `closed_form` knows this kernel."""
+    return is_scaled_rbf(kernel)
+
+
+def lazy_closed_form(kernel: Kernel, q: Independent | MultivariateNormal, inducing: Tensor) -> ClosedForm:
+    """The statistics of a scaled RBF kernel for q(z_n) of diagonal or full covariance."""
     if not has_closed_form(kernel):
         raise TypeError(f"there is no closed form of the psi statistics of {kernel}: use samples")
     scale, lengthscale = kernel.outputscale.double(), kernel.base_kernel.lengthscale.double()  # [], [1, 1 or Q]
-    z = inducing.double() / lengthscale  # [M, Q]
-    mean, spread = moments(q, lengthscale)
-    rows, columns = torch.tril_indices(len(z), len(z), device=z.device)  # psi2 is symmetric: P = M (M + 1) / 2 pairs
-    left, right = z[rows], z[columns]  # [P, Q]
-    sums = SumOfExponentials.apply(*log_overlap(mean, spread, (left + right) / 2, 2))  # [P]
-    pairs = scale.square() * (-(left - right).square().sum(-1) / 4).exp() * sums
-    lower = z.new_zeros(len(z), len(z)).index_put((rows, columns), pairs)
-    point_features, inducing_features = log_overlap(mean, spread, z, 1)
-    psi1 = scale * (point_features @ inducing_features).exp()
-    return Psi(len(mean) * scale, psi1, lower + lower.tril(-1).mT)
+    return ClosedForm(scale, inducing.double() / lengthscale, *moments(q, lengthscale))
+
+
+def closed_form(kernel: Kernel, q: Independent | MultivariateNormal, inducing: Tensor) -> Psi:
+    """The same, all three computed."""
+    lazy = lazy_closed_form(kernel, q, inducing)
+    return Psi(lazy.psi0, lazy.psi1, lazy.psi2)
 
 
 def sampled(kernel: Kernel, z: Tensor, inducing: Tensor) -> Psi:
@@ -102,11 +167,7 @@ def inverse_and_log_det(covariance: Tensor, power: int) -> tuple[Tensor, Tensor]
 
 
 class SumOfExponentials(torch.autograd.Function):
-    """sum_n exp(a b)_np [P] of features a [B, F] and b [F, P], a block of columns at a time.
-
-    The gradient needs exp(a b) in matrix products alone; each block is computed twice, which in the cache is as fast as
-    to keep it and does not need the memory.
-    """
+    """sum_n exp(a b)_np [P] of features a [B, F] and b [F, P]."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -117,14 +178,41 @@ class SumOfExponentials(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """exp(a b) (b grad)^T and a^T exp(a b) grad. O(B P F)."""
+        """Each exponential is computed again, which in the cache costs less than to fetch it from memory."""
         a, b = ctx.saved_tensors
-        grad_a, grad_b = torch.zeros_like(a), []
-        for columns, weights in zip(b.split(block_size(a), 1), grad.split(block_size(a)), strict=True):
-            exponentials = (a @ columns).exp_()
-            grad_a.addmm_(exponentials, (columns * weights).mT)
-            grad_b.append(a.mT @ exponentials * weights)
-        return grad_a, torch.cat(grad_b, 1)
+        return weighted_products(a, b, grad)[:2]
+
+
+class WeightedSumOfExponentials(torch.autograd.Function):
+    """sum_np exp(a b)_np weights_p; it is linear in the weights, so that its gradient is there with its value."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, weights: Tensor) -> Tensor:
+        """O(B P F)."""
+        *gradients, sums = weighted_products(a, b, weights)
+        ctx.save_for_backward(*gradients, sums)
+        return (sums * weights).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        """O(B F + P F)."""
+        return tuple(grad * gradient for gradient in ctx.saved_tensors)
+
+
+def weighted_products(a: Tensor, b: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of sum_np E_np weights_p, E = exp(a b), in a, b and the weights, a block of columns at a time.
+
+    E (b weights)^T [B, F], a^T E weights [F, P] and the sums of E [P]. These are not one more row of the product: `sum`
+    adds in pairs, and its rounding errors, which the weights magnify, are ten times smaller.
+    """
+    grad_a, products, sums = torch.zeros_like(a), [], []
+    for columns, weighted in zip(b.split(block_size(a), 1), (b * weights).split(block_size(a), 1), strict=True):
+        exponentials = (a @ columns).exp_()
+        grad_a.addmm_(exponentials, weighted.mT)
+        products.append(a.mT @ exponentials)
+        sums.append(exponentials.sum(0))
+    return grad_a, torch.cat(products, 1) * weights, torch.cat(sums)
 
 
 def block_size(a: Tensor) -> int:

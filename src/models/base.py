@@ -94,7 +94,11 @@ class Decoder(LightningModule, ABC):
         """q(z) of images, seen (`index` gives their rows) or unseen: free latents of unseen images are optimised."""
         if isinstance(self.latents, Free) and index is None:
             return self.embed(x)
-        return self.latents(self.centred(x).unflatten(1, self.shape), index)
+        return self.encode_centred(self.centred(x), index)
+
+    def encode_centred(self, x: Tensor, index: Tensor | None) -> Posterior:
+        """q(z) of rows [B, D] that are centred already."""
+        return self.latents(x.unflatten(1, self.shape), index)
 
     @torch.enable_grad()
     def embed(self, x: Tensor, steps: int = 200, lr: float = 0.05) -> Posterior:
@@ -125,11 +129,12 @@ class Decoder(LightningModule, ABC):
     def as_float(self, x: Tensor) -> Tensor:
         """Observations [B, *shape] in the model's precision; bytes 0..255 become 0..1."""
         x_float = x.to(self.data_mean.dtype)
-        return x_float / 255 if x.dtype == torch.uint8 else x_float
+        return x_float.div_(255) if x.dtype == torch.uint8 else x_float  # in place: fresh memory costs more than this
 
     def centred(self, x: Tensor) -> Tensor:
         """Observations as rows [B, D], less the training mean."""
-        return self.as_float(x).flatten(1) - self.data_mean
+        x_float = self.as_float(x).flatten(1)
+        return x_float.sub_(self.data_mean) if x.dtype == torch.uint8 else x_float - self.data_mean
 
     def initialise(self, data: DataModule) -> None:
         """Take what the model starts from: the mean of the training data, and PCA for free latents."""

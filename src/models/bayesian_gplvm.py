@@ -17,7 +17,7 @@ from src.data.module import Batch, DataModule
 from src.errors import UserError
 from src.gp import inducing
 from src.gp.inducing import InducingPoints, Whitened
-from src.gp.psi import Psi, closed_form, has_closed_form, sampled
+from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
 from src.models.base import Decoder, Terms
 from src.posterior import Kind, kl_to_prior
 from src.specs import Spec, make
@@ -116,11 +116,11 @@ class BayesianGPLVM(Decoder):
         assert isinstance(q, Independent | MultivariateNormal)
         return q
 
-    def psi(self, q: Independent | MultivariateNormal) -> Psi:
+    def psi(self, q: Independent | MultivariateNormal) -> Psi | ClosedForm:
         """Expectations of the kernel under q(z)."""
         if self.samples:
             return sampled(self.kernel, q.rsample((self.samples,)), self.inducing)
-        return closed_form(self.kernel, q, self.inducing)
+        return lazy_closed_form(self.kernel, q, self.inducing)
 
     def k_mm(self) -> Tensor:
         """The covariance of the inducing values."""

@@ -15,7 +15,8 @@ class BayesianSAS(SAS):
 
     def objective(self, batch: Batch) -> Terms:
         """Eq. 8: the estimate of log p(x | z) at z ~ q, less (N / B) sum_n KL[q(z_n) || N(0, I)]."""
-        q = self.encode(batch.x, batch.index)
-        active, rest, jitter = self.estimate(self.centred(batch.x), q.rsample())
+        x = self.centred(batch.x)
+        q = self.encode_centred(x, batch.index)
+        active, rest, jitter = self.estimate(x, q.rsample())
         kl = self.num_data / len(batch.x) * kl_to_prior(q).sum()
         return self.per_value({"active": active, "rest": rest, "kl": -kl}, jitter)

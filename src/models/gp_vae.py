@@ -16,7 +16,7 @@ from src.auxiliary import Auxiliary
 from src.conv_nets import GaussianNet, gaussian
 from src.data.module import Batch, DataModule
 from src.errors import UserError
-from src.gp.active_set import covariance
+from src.gp.kernels import covariance
 from src.gp.latent_gp import exact
 from src.models.base import Decoder, Terms
 from src.posterior import Kind

@@ -39,8 +39,9 @@ class SAS(GPDecoder):
 
     def objective(self, batch: Batch) -> Terms:
         """Algorithm 1, lines 5-13: minus the estimate of log p(x | z)."""
-        z = self.encode(batch.x, batch.index).rsample()
-        active, rest, jitter = self.estimate(self.centred(batch.x), z)
+        x = self.centred(batch.x)
+        z = self.encode_centred(x, batch.index).rsample()
+        active, rest, jitter = self.estimate(x, z)
         return self.per_value({"active": active, "rest": rest}, jitter)
 
     def estimate(self, x: Tensor, z: Tensor) -> Estimate:

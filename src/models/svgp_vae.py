@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from src.conv_nets import gaussian
 from src.data.module import Batch, DataModule
 from src.errors import UserError
-from src.gp.active_set import covariance
+from src.gp.kernels import covariance
 from src.gp.latent_gp import Sparse, Statistics, factorise, sparse, statistics
 from src.models.base import Terms
 from src.models.gp_vae import GPVAE, Likelihood

@@ -46,7 +46,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--sweep",
         nargs="+",
         metavar=("NAME", "OVERRIDE"),
-        help="only the cells of a sweep, as `python -m src.train -m +sweep=NAME OVERRIDE ...` has them",
+        help="only the cells of a sweep, as `python -m src.train +sweep=NAME OVERRIDE ...` has them",
     )
     parser.add_argument("--explore", nargs="+", metavar="RUN", help="the runs of the page's latent explorer")
     parser.add_argument(
@@ -97,7 +97,7 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
         from src.report import page
 
         write_whole(folder / FILES["html"], page.page(outputs, found._replace(runs=runs), shown, filled, drawn))
-    tell(found.passed_over, runs, [folder / FILES[name] for name in options.format])
+    tell(found.passed_over, runs, shown, [folder / FILES[name] for name in options.format])
 
 
 def sweep_runs(found: "list[Run]", name: str, *overrides: str) -> "list[Run]":
@@ -115,7 +115,7 @@ def sweep_runs(found: "list[Run]", name: str, *overrides: str) -> "list[Run]":
         raise UserError(f"--sweep {name}: {str(error).splitlines()[0]}") from error
 
 
-def tell(passed_over: dict[str, str], runs: "list[Run]", paths: list[Path]) -> None:
+def tell(passed_over: dict[str, str], runs: "list[Run]", shown: "list[Run]", paths: list[Path]) -> None:
     """What is in the report, what is not, and where it is."""
     from collections import Counter
 
@@ -123,9 +123,9 @@ def tell(passed_over: dict[str, str], runs: "list[Run]", paths: list[Path]) -> N
     print(f"{len(runs)} runs: " + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
     for name, reason in passed_over.items():
         print(f"passed over {name}: {reason}")
-    old = [run.name for run in runs if run.status == "done" and not (run.folder / "explorer.npz").exists()]
-    if old:
-        print(f"without explorer.npz, which newer runs leave for latent maps: {', '.join(old)}")
+    for run in shown:
+        if not (run.folder / "explorer.npz").exists():
+            print(f"no latent map of {run.name}: it has no explorer.npz, which newer runs leave")
     for path in paths:
         print(path)
 

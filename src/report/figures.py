@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +15,6 @@ from src.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, d
 from src.report.records import Run, Value
 from src.report.tables import named
 
-SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")  # not TeX's: a second font doubles the time of a PDF
 MARKERS = "osD^vPX*<>"
 DASHES: list[Any] = ["-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3))]
 Arrays = dict[str, np.ndarray]
@@ -23,9 +23,9 @@ Arrays = dict[str, np.ndarray]
 def arrays_of(run: Run) -> Arrays:
     """What the run left for figures; empty where it left nothing that can be read."""
     try:
-        with np.load(run.folder / "explorer.npz") as file:
-            return {key: file[key] for key in file.files}
-    except (OSError, ValueError):
+        with (run.folder / "explorer.npz").open("rb") as file, np.load(file) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, EOFError, BadZipFile):
         return {}
 
 
@@ -34,8 +34,10 @@ def draw(runs: Sequence[Run], shown: Sequence[Run], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures(runs, shown):
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # laid out once, not again for each file
+        layout = figure.get_layout_engine()
+        assert layout is not None
+        layout.execute(figure)
+        figure.set_layout_engine("none")  # laid out once, not with every drawing
         for suffix in (".pdf", ".png"):
             save(figure, folder / f"{name}{suffix}")
         paths.append(folder / f"{name}.png")
@@ -51,30 +53,29 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
         chosen = [run for run in shown if run.dataset == dataset]
         arrays = {run.model: arrays_of(run) for run in chosen}
         for name, function, needed in (
-            ("latents", latent_maps, "z"),
+            ("latents", latent_maps, "grid_sd"),
             ("generation", generated, "generated_views"),
             ("paths", paths, "estimated_paths"),
         ):
-            available = {model: found for model, found in arrays.items() if needed in found}
-            if name == "latents":
-                available = {model: found for model, found in available.items() if found["z"].shape[1] > 1}
-            if available:
+            if available := {model: found for model, found in arrays.items() if needed in found}:
                 yield f"{name}-{dataset}", function(available)
     if any("exact_evidence" in metrics for run in runs for metrics in run.evaluations):
         yield "evidence", evidence(runs)
 
 
 def objectives(runs: Sequence[Run]) -> Figure:
-    """The objective against epoch and against time: a row a model, a colour an active-set size, a line a run."""
+    """The objective against epoch and against time: a row a model, a colour an active-set size, a line a setting."""
     models = sorted({run.model for run in runs})
     figure = Figure(figsize=(COLUMN, 0.35 + 1.25 * len(models)), layout="constrained")
     panels = figure.subplots(len(models), 2, sharey="row", squeeze=False)
     sizes = sorted({run.active_set for run in runs if run.active_set is not None}, key=str_order)
     for (by_epoch, by_time), model in zip(panels, models, strict=True):
-        own = [run for run in runs if run.model == model]
-        for run in own:
-            draw_objective(by_epoch, by_time, run, sizes)
-        frame(by_epoch, by_time, own, named("model", model))
+        groups: dict[str, list[Run]] = {}
+        for run in runs:
+            if run.model == model:
+                groups.setdefault(run.group, []).append(run)
+        drawn = [draw_objective(by_epoch, by_time, group, sizes) for group in groups.values()]
+        frame(by_epoch, by_time, np.concatenate(drawn), named("model", model))
     panels[-1][0].set_xlabel("epoch", fontsize=SMALL)
     panels[-1][1].set_xlabel("seconds of training", fontsize=SMALL)
     if sizes:
@@ -89,12 +90,18 @@ def str_order(size: Value) -> tuple[bool, Any]:
     return isinstance(size, str), size
 
 
-def draw_objective(by_epoch: Axes, by_time: Axes, run: Run, sizes: Sequence[Value]) -> None:
-    """One run in both panels."""
-    values = np.array([-row["loss"] for row in run.history])
-    seconds = np.cumsum([row["seconds"] for row in run.history])
-    by_epoch.plot(np.arange(1, len(values) + 1), values, **line_style(run.active_set, sizes))
-    by_time.plot(seconds, values, **line_style(run.active_set, sizes))
+def draw_objective(by_epoch: Axes, by_time: Axes, group: Sequence[Run], sizes: Sequence[Value]) -> np.ndarray:
+    """The mean over seeds in both panels, as far as all of them came, in a band of one sd; returns it."""
+    length = min(len(run.history) for run in group)
+    values = -np.array([[row["loss"] for row in run.history[:length]] for run in group])
+    seconds = np.cumsum([[row["seconds"] for row in run.history[:length]] for run in group], 1).mean(0)
+    mean, sd = values.mean(0), values.std(0, ddof=1) if len(group) > 1 else 0.0
+    style = line_style(group[0].active_set, sizes)
+    for axes, across in ((by_epoch, np.arange(1, length + 1)), (by_time, seconds)):
+        axes.plot(across, mean, **style)
+        if len(group) > 1:
+            axes.fill_between(across, mean - sd, mean + sd, color=style["color"], alpha=0.2, linewidth=0)
+    return mean
 
 
 def line_style(size: Value, sizes: Sequence[Value]) -> dict[str, Any]:
@@ -104,9 +111,8 @@ def line_style(size: Value, sizes: Sequence[Value]) -> dict[str, Any]:
     return {"color": colour, "linestyle": DASHES[(i or 0) % len(DASHES)], "linewidth": 0.9}
 
 
-def frame(by_epoch: Axes, by_time: Axes, runs: Sequence[Run], title: str) -> None:
+def frame(by_epoch: Axes, by_time: Axes, values: np.ndarray, title: str) -> None:
     """Names, few ticks, and limits that a bad first epoch does not stretch."""
-    values = np.concatenate([[-row["loss"] for row in run.history] for run in runs])
     values = values[np.isfinite(values)]
     for axes in (by_epoch, by_time):
         quiet(axes)
@@ -122,7 +128,7 @@ def frame(by_epoch: Axes, by_time: Axes, runs: Sequence[Run], title: str) -> Non
 
 
 def latent_maps(arrays: dict[str, Arrays]) -> Figure:
-    """Test images in the latent spaces of several models side by side, over the predictive sd where Q = 2."""
+    """Test images in the latent planes of several models side by side, over the predictive sd."""
     columns = min(4, len(arrays))
     rows = -(-len(arrays) // columns)
     width = COLUMN if columns <= 2 else PAGE
@@ -137,19 +143,16 @@ def latent_maps(arrays: dict[str, Arrays]) -> Figure:
 
 
 def draw_latents(figure: Figure, axes: Axes, arrays: Arrays, legend: bool) -> None:
-    """One latent space, in the two coordinates in which it varies most."""
+    """One latent plane."""
     quiet(axes)
-    coordinates = sorted(np.argsort(arrays["z"].var(0))[-2:])
-    across, up = arrays["z"][:, coordinates].T
-    if "grid_sd" in arrays:
-        left, right, bottom, top = arrays["grid_across"][[0, -1]].tolist() + arrays["grid_up"][[0, -1]].tolist()
-        style: dict[str, Any] = {"aspect": "auto", "interpolation": "bilinear", "origin": "lower"}
-        axes.imshow(arrays["grid_sd"], GREYS, extent=(left, right, bottom, top), **style)
-    labels = arrays.get("labels", np.zeros(len(across)))
+    left, right, bottom, top = [*arrays["grid_across"][[0, -1]], *arrays["grid_up"][[0, -1]]]
+    style: dict[str, Any] = {"aspect": "auto", "interpolation": "bilinear", "origin": "lower"}
+    axes.imshow(arrays["grid_sd"], GREYS, extent=(left, right, bottom, top), **style)
+    labels = arrays.get("labels", np.zeros(len(arrays["z"])))
+    across, up = arrays["z"].T
     draw_points(figure if legend else Figure(), axes, across, up, labels, np.unique(labels))
-    first, second = (f"z{i + 1}".translate(SUBSCRIPTS) for i in coordinates)
-    axes.set_xlabel(first, fontsize=SMALL, labelpad=1)
-    axes.set_ylabel(second, fontsize=SMALL, labelpad=0)
+    axes.set_xlabel("z₁", fontsize=SMALL, labelpad=1)
+    axes.set_ylabel("z₂", fontsize=SMALL, labelpad=0)
 
 
 def generated(arrays: dict[str, Arrays]) -> Figure:

@@ -76,7 +76,7 @@ def latex_table(table: Table) -> str:
         [
             r"\begin{table*}",
             r"\centering\scriptsize\setlength{\tabcolsep}{2pt}",
-            rf"\caption{{{latex_escaped(caption)}}}",
+            rf"\caption{{{latex_escaped(caption)}}}\vskip 4pt",
             rf"\label{{tab:{table.name.replace('_', '-')}}}",
             rf"\begin{{tabular}}{{{'l' if table.source else 'p{3cm}'}{'c' * len(table.columns)}}}",
             r"\hline",
@@ -99,19 +99,18 @@ def latex_head(names: list[str]) -> str:
 
 
 def latex_row(row: Row, below: bool) -> str:
-    """One line; a gap sets the lines of a place apart from those above."""
+    """One line; a gap sets the lines of a place apart from those above. Numbers are as narrow as papers have them."""
     label = latex_escaped(row.label) if row.kind == "ours" else rf"\quad\textit{{{row.label}}}"
-    texts = [
-        rf"\textit{{{latex_escaped(text)}}}" if row.kind == "published" and text else latex_escaped(text)
-        for text in row.texts
-    ]
+    texts = [latex_escaped(re.sub(r"(?<![\d.])0\.(?=\d)", ".", text)) for text in row.texts]
+    if row.kind == "published":
+        texts = [text and rf"\textit{{{text}}}" for text in texts]
     gap = r"\noalign{\vskip 2pt}" if below and row.kind == "ours" else ""
     return gap + " & ".join([label, *texts]) + r" \\"
 
 
 def latex_escaped(text: str) -> str:
-    """Text as LaTeX prints it, with numbers as narrow as papers have them: .2023."""
-    return "".join(LATEX.get(letter, letter) for letter in re.sub(r"(?<![\d.])0\.(?=\d)", ".", text))
+    """Text as LaTeX prints it."""
+    return "".join(LATEX.get(letter, letter) for letter in text)
 
 
 def html(tables: Sequence[Table]) -> str:

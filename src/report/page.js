@@ -362,12 +362,18 @@ function start() {
   drawCurves();
   $("filter").addEventListener("input", () => { drawTable(); drawCurves(); });
   document.querySelectorAll("[name=against]").forEach((input) => input.addEventListener("change", drawCurves));
-  if (!data.curves.length) $("curves").hidden = true;
-  if (!document.querySelector(".gallery figure")) $("figures").hidden = true;
-  if (!data.explorers.length) {
-    $("explorer").hidden = true;
-    return;
-  }
+  if (!data.curves.length) hide("curves");
+  if (!document.querySelector(".gallery figure")) hide("figures");
+  if (data.explorers.length) startExplorer();
+  else hide("explorer");
+}
+
+function hide(section) {
+  $(section).hidden = true;
+  document.querySelector(`nav a[href="#${section}"]`).hidden = true;
+}
+
+function startExplorer() {
   $("which").append(...data.explorers.map((e, i) => make("option", { value: i }, e.title)));
   $("which").addEventListener("change", () => openExplorer(Number($("which").value)));
   document.querySelectorAll("[name=colour]").forEach((input) => input.addEventListener("change", drawExplorer));

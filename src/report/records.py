@@ -71,7 +71,8 @@ class Run:
         """The rows of `history.csv`; none where there is no such file or it is not whole."""
         try:
             with (self.folder / "history.csv").open(newline="") as file:
-                return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+                rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+                return rows if rows and {"loss", "seconds"} <= rows[0].keys() else []
         except (OSError, ValueError, TypeError):
             return []
 
@@ -117,7 +118,8 @@ def read_run(folder: Path) -> Run:
     if not isinstance(config.get("model"), dict) or "seed" not in config:
         raise ValueError("half-written: config.yaml has no model or no seed")
     status = current_status(folder, record)
-    metrics = whole_json(folder / "metrics.json") if status == "done" else {}
+    scores = whole_json(folder / "metrics.json") if status == "done" else {}
+    metrics = {key: value for key, value in scores.items() if isinstance(value, int | float)}
     return Run(folder, name["model"], name["dataset"], status, config, record, metrics)
 
 

@@ -197,7 +197,7 @@ def precedence(group: Sequence[Run]) -> tuple[int, float, float, str]:
     first = group[0]
     size = first.active_set if isinstance(first.active_set, int) else 0
     done = sum(run.status == "done" for run in group)
-    return done, first.config["trainer"]["max_epochs"] or 0, size, max(started(run) for run in group)
+    return done, first.config.get("trainer", {}).get("max_epochs") or 0, size, max(started(run) for run in group)
 
 
 def started(run: Run) -> str:

@@ -7,7 +7,7 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
@@ -193,3 +193,50 @@ def test_float32_agrees_with_float64_on_a_realistic_batch() -> None:
 def test_one_cholesky_serves_everything(data: Data, kernel: Kernel, cholesky_sizes: list[int]) -> None:
     fixed_size(*data, kernel, NOISE, 3, 50)
     assert cholesky_sizes == [3]
+
+
+@pytest.mark.parametrize("active_size", [1, 3, N - 1])
+def test_the_gradient_is_that_of_the_plain_formulas(data: Data, kernel: Kernel, active_size: int) -> None:
+    """Through the Cholesky factor by autograd, with the predictive density of every point written out."""
+    x, z = data[0], data[1].clone().requires_grad_()
+    noise = NOISE.clone().requires_grad_()
+    given = condition(x[:active_size], z[:active_size], kernel, noise)
+    mean, variance = given.predict(z[active_size:])
+    rest = torch.distributions.Normal(mean, variance.sqrt()[:, None]).log_prob(x[active_size:]).sum()
+    plain = given.log_marginal() + (20 - active_size) / (N - active_size) * rest
+    estimate = fixed_size(x, z, kernel, noise, active_size, 20)
+    learnt = [z, noise, *kernel.parameters()]
+    found, expected = (torch.autograd.grad(value, learnt) for value in (estimate.active + estimate.rest, plain))
+    torch.testing.assert_close(estimate.active + estimate.rest, plain, rtol=1e-12, atol=0)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("noise", "tolerance"), [(0.1, 1e-4), (1e-2, 1e-3), (1e-4, 2e-2)])
+def test_float32_at_little_noise(noise: float, tolerance: float) -> None:
+    """Value and gradient in z are no worse than by autograd: residuals are of x and mean, not of their squares."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(400, 2, generator=generator)
+    x = torch.sin(z @ torch.randn(2, 50, generator=generator)) + noise**0.5 * torch.randn(400, 50, generator=generator)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        latents, kernel = z.to(dtype).requires_grad_(), ScaleKernel(RBFKernel()).to(dtype)
+        estimate = fixed_size(x.to(dtype), latents, kernel, torch.tensor(noise, dtype=dtype), 150, 60_000)
+        value = estimate.active + estimate.rest
+        results.append((value.double(), torch.autograd.grad(value, latents)[0].double()))
+    (single, gradient), (double, expected) = results
+    torch.testing.assert_close(single, double, rtol=1e-4, atol=0)
+    assert (gradient - expected).norm() < tolerance * expected.norm()
+
+
+def test_nothing_wide_is_kept_for_the_gradient(kernel: Kernel) -> None:
+    """Of tensors with D columns the graph holds none."""
+    x, z = torch.randn(40, 500, dtype=torch.float64), torch.randn(40, Q, dtype=torch.float64, requires_grad=True)
+    kept: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        fixed_size(x, z, kernel, NOISE, 10, 100)
+    assert kept and not any(500 in tensor.shape for tensor in kept)

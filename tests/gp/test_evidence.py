@@ -3,8 +3,9 @@
 import gpytorch
 import torch
 
-from src.gp.active_set import covariance, log_marginal
+from src.gp.active_set import log_marginal
 from src.gp.evidence import log_density
+from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal
 
 

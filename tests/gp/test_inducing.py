@@ -16,7 +16,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal, kl_dive
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from src.gp import active_set, psi
-from src.gp.active_set import covariance, log_marginal
+from src.gp.active_set import log_marginal
 from src.gp.inducing import (
     Whitened,
     collapsed_bound,
@@ -26,7 +26,8 @@ from src.gp.inducing import (
     project,
     uncollapsed_bound,
 )
-from src.gp.psi import Psi, closed_form, sampled
+from src.gp.kernels import covariance
+from src.gp.psi import Psi, closed_form, lazy_closed_form, sampled
 
 N, D, Q, M = 12, 4, 2, 5
 NOISE = torch.tensor(0.05, dtype=torch.float64)
@@ -388,6 +389,24 @@ def test_float32_agrees_with_float64_on_a_realistic_problem() -> None:
     torch.testing.assert_close(bounds[0].double(), bounds[1], rtol=1e-5, atol=0)
     for single, double in others:
         assert (single - double).abs().max() < 1e-3 * double.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_statistics_computed_on_demand_change_nothing(dtype: torch.dtype) -> None:
+    """The bound and the gradient that training takes, through the energy, are those of psi2 itself."""
+    problem, noise = realistic(dtype), torch.tensor(0.01, dtype=dtype)
+    q_z = Independent(Normal(problem.mean, problem.variance.sqrt(), validate_args=False), 1, validate_args=False)
+    inducing = problem.inducing.requires_grad_()
+    q = optimal(problem.x, problem.psi(), prior_covariance(problem.kernel, inducing), noise)
+    q = Whitened(*(tensor.detach() for tensor in q))
+    results = []
+    for make in (lazy_closed_form, closed_form):
+        statistics, k_mm = make(problem.kernel, q_z, inducing), prior_covariance(problem.kernel, inducing)
+        likelihood = uncollapsed_bound(problem.x, statistics, k_mm, noise, q, 60_000).likelihood
+        results.append((likelihood, *torch.autograd.grad(likelihood, inducing)))
+    (value, gradient), (expected, expected_gradient) = results
+    torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
+    assert (gradient - expected_gradient).abs().max() < 1e-4 * expected_gradient.abs().max()
 
 
 @pytest.mark.parametrize("lengthscale", [0.3, 1.0, 3.0])

@@ -8,12 +8,13 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
 from src.errors import UserError
-from src.gp.kernels import ArcCosine
+from src.gp.kernels import ArcCosine, ScaledRBF, covariance, is_scaled_rbf
 
 CONF = Path(__file__).parents[2] / "conf" / "kernel"
 DEGREES = pytest.mark.parametrize("degree", [0, 1, 2])
@@ -183,3 +184,36 @@ def test_every_configured_kernel_can_be_trained(path: Path) -> None:
 def test_ard_follows_the_latent_dimension() -> None:
     config = OmegaConf.create({"model": {"latent_dim": 4}, "kernel": OmegaConf.load(CONF / "rbf_ard.yaml")})
     assert instantiate(config.kernel).base_kernel.lengthscale.shape == (1, 4)
+
+
+@pytest.mark.parametrize("ard", [None, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_fast_matrix_of_the_scaled_rbf_is_gpytorchs(ard: int | None, dtype: torch.dtype) -> None:
+    """Values and gradients, with a point that both sets share, far from the origin, and of one set with itself."""
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=ard)).to(dtype)
+    kernel.outputscale, kernel.base_kernel.lengthscale = 1.3, [[0.6, 1.4]] if ard else 0.8
+    a = (5 + torch.randn(7, 2, dtype=torch.float64)).to(dtype).requires_grad_()
+    b = torch.cat([a[:1].detach(), 5 + torch.randn(4, 2).to(dtype)]).requires_grad_()
+    rtol, atol = (1e-4, 1e-5) if dtype == torch.float32 else (1e-10, 1e-12)
+    for other in (a, b):
+        weights = torch.randn(len(a), len(other), dtype=dtype)
+        learnt = [a, other, *kernel.parameters()]
+        results = []
+        for matrix in (covariance(kernel, a, other), kernel(a, other).to_dense()):
+            results.append((matrix, *torch.autograd.grad((weights * matrix).sum(), learnt)))
+        torch.testing.assert_close(results[0], results[1], rtol=rtol, atol=atol)
+
+
+def test_the_gradient_of_the_fast_matrix() -> None:
+    a, b, scale = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((4, 3), (5, 3), ()))
+    assert torch.autograd.gradcheck(ScaledRBF.apply, (a, b, scale))
+
+
+def test_other_kernels_are_left_to_gpytorch() -> None:
+    z = torch.randn(5, 2)
+    kernels = [RBFKernel(), ScaleKernel(RBFKernel(active_dims=(0,))), ScaleKernel(MaternKernel())]
+    for kernel in [*kernels, ScaleKernel(RBFKernel(), batch_shape=torch.Size([2]))]:
+        assert not is_scaled_rbf(kernel)
+        torch.testing.assert_close(covariance(kernel, z, z), kernel(z, z).to_dense(), rtol=0, atol=0)
+    stack, rbf = torch.randn(3, 5, 2), ScaleKernel(RBFKernel())
+    torch.testing.assert_close(covariance(rbf, stack, stack)[1], covariance(rbf, stack[1], stack[1]))

@@ -6,22 +6,38 @@ from inspect import getsource
 
 import pytest
 import torch
+from torch.autograd.gradcheck import GradcheckError
 
 from src.gp import active_set
 from tests.gp import test_active_set as identities
 
 MUTATIONS = {
-    "the square of the mean": ("(x - mean).square()", "(x - mean.square())"),
-    "Q for D": ("num_outputs * log_det", "self.z.shape[-1] * log_det"),
-    "R / N": ("(num_data - active_size) / len(x_rest)", "len(x_rest) / num_data"),
+    "the square of the mean": (
+        "torch.linalg.vector_norm(error, dim=1).square()",
+        "(x_rest - (projection.mT @ whitened).square()).sum(-1)",
+    ),
+    "Q for D": ("num_outputs * log_det", "2 * log_det"),
+    "R / N": ("(num_data - active_size) / (len(x) - active_size)", "(len(x) - active_size) / num_data"),
     "no log 2 pi in the active term": (" + num_active * num_outputs * LOG_2PI", ""),
     "no log 2 pi in the rest": ("(variance.log() + LOG_2PI)", "variance.log()"),
-    "sd for variance in the density": ("squared_error / variance", "squared_error / variance.sqrt()"),
+    "sd for variance in the density": (
+        "LOG_2PI) + squared_error / variance",
+        "LOG_2PI) + squared_error / variance.sqrt()",
+    ),
     "sd for variance in the log": ("variance.log()", "variance.sqrt().log()"),
+    "no noise in the variance of the rest": ("k_rr + noise - projection", "k_rr - projection"),
     "no noise in the predictive variance": (" + self.noise - projection", " - projection"),
-    "half the log-determinant": ("2 * self.chol.diagonal()", "self.chol.diagonal()"),
+    "half the log-determinant": ("2 * chol.diagonal()", "chol.diagonal()"),
     "N for N - A": ("(num_data - active_size)", "num_data"),
-    "no weight in the random-size form": ("len(x) / rest_size * given", "given"),
+    "no weight in the random-size form": ("len(x) / rest_size * rest", "rest"),
+}
+GRADIENT_MUTATIONS = {
+    "the mean's share once": ("2 * whitened_errors", "whitened_errors"),
+    "the variance's share once": ("through_mean + 2 * through_variance", "through_mean + through_variance"),
+    "no D in the derivative in v": ("squared_error / variance - ctx.num_outputs", "squared_error / variance"),
+    "no D K^-1": ("add_diagonal(whitened_gram, -ctx.num_outputs)", "whitened_gram"),
+    "no noise of the rest": ("by_k_aa.trace() + by_variance.sum()", "by_k_aa.trace()"),
+    "another sign in K_AR": ("by_k_ar = -solve_upper", "by_k_ar = solve_upper"),
 }
 CHECKS: list[Callable[..., None]] = [
     identities.test_the_marginal_likelihood_is_the_gaussian_density,
@@ -34,13 +50,18 @@ CHECKS: list[Callable[..., None]] = [
 
 def failing_checks(source: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[str]:
     """The names of the checks that fail when `src.gp.active_set` reads like this."""
-    module = types.ModuleType("src.gp.active_set")
     with monkeypatch.context() as patch:
-        patch.setitem(__import__("sys").modules, module.__name__, module)
-        exec(compile(source, "mutated", "exec"), module.__dict__)
-        for name in ("condition", "fixed_size", "log_marginal", "random_size"):
-            patch.setattr(identities, name, getattr(module, name))
+        plant(source, patch)
         return [check.__name__ for check in CHECKS if fails(check, request)]
+
+
+def plant(source: str, patch: pytest.MonkeyPatch) -> None:
+    """Let the identities test this source in place of `src.gp.active_set`."""
+    module = types.ModuleType("src.gp.active_set")
+    patch.setitem(__import__("sys").modules, module.__name__, module)
+    exec(compile(source, "mutated", "exec"), module.__dict__)
+    for name in ("condition", "fixed_size", "log_marginal", "random_size"):
+        patch.setattr(identities, name, getattr(module, name))
 
 
 def fails(check: Callable[..., None], request: pytest.FixtureRequest) -> bool:
@@ -66,3 +87,15 @@ def test_a_mutation_is_found(name: str, monkeypatch: pytest.MonkeyPatch, request
     assert source.count(old) == 1
     with torch.no_grad():
         assert failing_checks(source.replace(old, new), monkeypatch, request)
+
+
+@pytest.mark.parametrize("name", GRADIENT_MUTATIONS)
+def test_a_mutation_of_the_gradient_is_found(
+    name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    old, new = GRADIENT_MUTATIONS[name]
+    source = getsource(active_set)
+    assert source.count(old) == 1
+    plant(source.replace(old, new), monkeypatch)
+    with pytest.raises(GradcheckError):
+        identities.test_gradients(request.getfixturevalue("data"), request.getfixturevalue("kernel"))

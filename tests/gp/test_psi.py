@@ -16,7 +16,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal
 
 from src.gp import psi
 from src.gp.kernels import ArcCosine
-from src.gp.psi import closed_form, has_closed_form, sampled
+from src.gp.psi import ClosedForm, closed_form, has_closed_form, lazy_closed_form, sampled
 from src.posterior import Kind, build, spread_size
 
 B, M = 3, 4
@@ -204,6 +204,40 @@ class Statistics(torch.nn.Module):
 
     def forward(self, q: Gaussian, inducing: Tensor) -> tuple[Tensor, ...]:
         return tuple(closed_form(self.kernel, q, inducing))
+
+
+@FORMS
+def test_the_energy_is_the_trace_with_psi2_and_so_is_its_gradient(form: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In blocks that do not divide the number of pairs."""
+    monkeypatch.setattr(psi, "BLOCK", 4 * B)
+    kernel, weight = rbf(2), normal(4, M, M)
+    variables = [normal(0, B, 2), normal(1, B, spread_size(form, 2)), normal(3, M, 2), weight + weight.mT]
+    mean, spread, inducing, weight = (variable.requires_grad_() for variable in variables)
+    lazy = lazy_closed_form(kernel, gaussian_of(form, mean, spread), inducing)
+    learnt = [mean, spread, inducing, weight, *kernel.parameters()]
+    results = []
+    for energy in (lazy.energy(weight), (weight * lazy.psi2).sum()):
+        results.append((energy, *torch.autograd.grad(energy, learnt, retain_graph=True)))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-11, atol=1e-12)
+
+
+def test_a_large_batch_in_the_plane_goes_through_a_grid_to_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """psi2, the energy and their gradients, to the rounding error of float64."""
+    mean, spread, inducing = (
+        tensor.requires_grad_() for tensor in (normal(0, 400, 2), normal(1, 400, 2), normal(3, 9, 2))
+    )
+    kernel, weight, results = rbf(2), normal(4, 9, 9), []
+    for grid in (True, False):
+        if not grid:
+            monkeypatch.setattr(ClosedForm, "sums_by_grid", lambda self, middle: None)
+        lazy = lazy_closed_form(kernel, gaussian_of("diagonal", mean, spread), inducing)
+        assert (lazy.sums_by_grid(lazy.z) is not None) == grid
+        for value in ((weight * lazy.psi2).sum(), lazy.energy(weight)):
+            learnt = [mean, spread, inducing, *kernel.parameters()]
+            results.append((value, *torch.autograd.grad(value, learnt, retain_graph=True)))
+    for result in results[:3]:
+        for found, expected in zip(result, results[3], strict=True):
+            assert (found - expected).abs().max() < 1e-12 * expected.abs().max()
 
 
 @FORMS

@@ -1,0 +1,41 @@
+"""Models and batches to time, as the command line would compose them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import hydra
+import torch
+
+from src.data.module import Batch
+from src.models.base import Decoder
+from src.runs import plain
+from src.specs import make
+
+NUM_DATA, BATCH = 60_000, 1024
+SHAPES = {784: (1, 28, 28), 3072: (3, 32, 32)}
+
+
+def composed(*overrides: str) -> dict[str, Any]:
+    """The config of a command line."""
+    with hydra.initialize_config_module("conf", version_base="1.3"):
+        return plain(hydra.compose("config", list(overrides)))
+
+
+def example(*overrides: str, num_outputs: int = 784) -> tuple[Decoder, Batch]:
+    """A model and a batch of random images."""
+    shape = SHAPES[num_outputs]
+    torch.manual_seed(0)
+    model: Decoder = make(composed(*overrides)["model"], shape=shape, num_data=NUM_DATA, _recursive_=False)
+    return model, Batch(torch.randint(256, (BATCH, *shape), dtype=torch.uint8), None, torch.arange(BATCH), None)
+
+
+def training_step(model: Decoder, next_batch: Callable[[], Batch]) -> Callable[[], None]:
+    """Objective, backward and optimiser."""
+    optimizer = model.make_optimizer()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model.objective(next_batch()).loss.backward()
+        optimizer.step()
+
+    return step

@@ -1,0 +1,102 @@
+"""Whole epochs on MNIST through Lightning beside a bare loop, and the loading of batches beside torchvision's."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from pytorch_lightning import Callback
+from torch.utils.data import DataLoader
+
+from benchmarks.examples import BATCH, composed
+from benchmarks.rows import Row, faster, seconds, slower
+from src.callbacks import History
+from src.data.module import DataModule
+from src.experiment import make_data, make_model, make_trainer
+from src.models.base import Decoder
+from src.specs import make
+
+EPOCHS = 4
+
+
+class BareEpochs(Callback):
+    """Before every epoch of Lightning's, an epoch of the bare loop on a model of its own; the seconds of both."""
+
+    def __init__(self, bare: Callable[[], None]) -> None:
+        self.bare = bare
+        self.bare_seconds: list[float] = []
+        self.lightning_seconds: list[float] = []
+        self.ended = 0.0
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        """What passed since the last bare epoch was Lightning's, with its checkpoint."""
+        now = perf_counter()
+        if self.bare_seconds:
+            self.lightning_seconds.append(now - self.ended)
+        start = perf_counter()
+        self.bare()
+        self.ended = perf_counter()
+        self.bare_seconds.append(self.ended - start)
+
+    def on_train_end(self, *_: Any) -> None:
+        """The last epoch."""
+        self.lightning_seconds.append(perf_counter() - self.ended)
+
+
+def epochs() -> Iterator[Row]:
+    """The first epoch warms up."""
+    trainer_options = [f"trainer.max_epochs={EPOCHS}", "trainer.enable_progress_bar=false"]
+    for name in ("sas", "bayesian_sas"):
+        config = composed(f"model={name}", "dataset=mnist", "active_set=a200", *trainer_options)
+        data = make_data(config)
+        model, other = (started(config, data) for _ in range(2))
+        callback = BareEpochs(bare_epoch(other, data))
+        with TemporaryDirectory() as folder:
+            trainer = make_trainer(config, History(Path(folder) / "history.csv"), Path(folder), callback)
+            trainer.fit(model, datamodule=data)
+        ours, bare = callback.lightning_seconds[1:], callback.bare_seconds[1:]
+        yield slower(f"{name} epoch on MNIST, A=200, by Lightning", "the same in a bare loop", ours, bare, 1.05)
+
+
+def started(config: dict[str, Any], data: DataModule) -> Decoder:
+    """A model that is ready to train."""
+    model = make_model(config, data)
+    model.initialise(data)
+    model.train()
+    return model
+
+
+def bare_epoch(model: Decoder, data: DataModule) -> Callable[[], None]:
+    """Objective, backward and optimiser over all batches, and nothing else."""
+    optimizer, loader = model.make_optimizer(), data.train_dataloader()
+
+    def epoch() -> None:
+        for batch in loader:
+            optimizer.zero_grad()
+            model.objective(batch).loss.backward()
+            optimizer.step()
+
+    return epoch
+
+
+def loading() -> Iterator[Row]:
+    """An epoch of float batches of MNIST."""
+    from torchvision.datasets import MNIST
+    from torchvision.transforms import ToTensor
+
+    config = composed("model=sas", "dataset=mnist")
+    data = make_data(config)
+    model = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
+    theirs = DataLoader(MNIST(config["paths"]["data"], transform=ToTensor()), BATCH, shuffle=True, drop_last=True)
+
+    def our_epoch() -> None:
+        for batch in data.train_dataloader():
+            model.as_float(batch.x)
+
+    def their_epoch() -> None:
+        for _ in theirs:
+            pass
+
+    ours, other = seconds(our_epoch, their_epoch, repeats=2, warm_up=1)
+    yield faster("an epoch of MNIST's batches", "torchvision in a DataLoader", ours, other, 20)

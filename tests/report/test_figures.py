@@ -1,0 +1,108 @@
+"""The report's figures show the runs' numbers, and are drawn for print."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from src.report import figures, records
+from tests.report.handmade import write_explorer, write_run
+
+
+def drawn(outputs: Path) -> dict[str, Figure]:
+    runs = records.read(outputs).runs
+    return dict(figures.figures(runs, records.representatives(runs)))
+
+
+def panel(figure: Figure, i: int = 0) -> Any:
+    """The i-th axes; Any, since matplotlib's types do not say what was drawn."""
+    return figure.axes[i]
+
+
+def test_objectives_are_minus_the_loss_against_epoch_and_time(tmp_path: Path) -> None:
+    write_run(tmp_path, active_set=100, loss=[1.0, 0.5, 0.25])
+    write_run(tmp_path, active_set=400, loss=[0.9, 0.4])
+    write_run(tmp_path, "vae", active_set=None, loss=[3.0, 2.0])
+    figure = drawn(tmp_path)["objective-mnist"]
+    assert [axes.get_title("left") for axes in figure.axes] == ["Bayesian SAS-GP", "", "VAE", ""]
+    by_epoch, by_time = panel(figure, 0).lines, panel(figure, 1).lines
+    np.testing.assert_array_equal(by_epoch[0].get_xydata(), [[1, -1.0], [2, -0.5], [3, -0.25]])
+    np.testing.assert_array_equal(by_time[0].get_xydata(), [[2, -1.0], [4, -0.5], [6, -0.25]])
+    assert len({line.get_color() for line in by_epoch}) == len({line.get_linestyle() for line in by_epoch}) == 2
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["A = 100", "A = 400"]
+
+
+def test_seeds_are_one_line_in_a_band_as_far_as_all_came(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0, loss=[1.0, 0.5, 0.25])
+    write_run(tmp_path, seed=1, loss=[3.0, 1.5])
+    write_run(tmp_path, seed=0, epochs=99, loss=[7.0, 7.0])
+    axes = panel(drawn(tmp_path)["objective-mnist"])
+    assert sorted(line.get_ydata().tolist() for line in axes.lines) == [[-7.0, -7.0], [-2.0, -1.0]]
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.min() == pytest.approx(-2 - 2**0.5) and heights.max() == pytest.approx(-1 + 0.5**0.5)
+
+
+def test_maps_stand_side_by_side_with_their_labels(tmp_path: Path) -> None:
+    for model in ("sas", "vae", "cvae"):
+        write_explorer(write_run(tmp_path, model), latent_dim=3 if model == "cvae" else 2)
+    figure = drawn(tmp_path)["latents-mnist"]
+    assert [axes.get_title() for axes in figure.axes] == ["SAS-GP", "VAE"]  # the CVAE's space is no plane
+    assert len(panel(figure).images) == len(panel(figure, 1).images) == 1
+    assert len(figure.legends) == 1 and len(figure.legends[0].get_texts()) == 10
+    assert "z₁" in panel(figure, 1).get_xlabel()
+
+
+def test_generated_views_and_paths_are_those_of_the_runs(tmp_path: Path) -> None:
+    views, paths = np.full((10, 1, 4, 4), 0.25, np.float32), np.arange(300.0, dtype=np.float32).reshape(5, 30, 2)
+    rotated = write_run(tmp_path, "svgp_vae", "rotated_mnist", active_set=None)
+    write_explorer(rotated, latent_dim=16, views=views, generated_views=views + 0.5)
+    ball = write_run(tmp_path, "gp_vae", "moving_ball", active_set=None)
+    write_explorer(ball, paths=paths, estimated_paths=paths + 1)
+    found = drawn(tmp_path)
+    rows: list[Any] = found["generation-rotated_mnist"].axes
+    assert [axes.get_ylabel() for axes in rows] == ["test image", "SVGP-VAE"]
+    assert [float(axes.images[0].get_array().max()) for axes in rows] == [0.25, 0.75]
+    true, estimated = panel(found["paths-moving_ball"]).lines
+    np.testing.assert_array_equal(true.get_xydata(), paths[0])
+    np.testing.assert_array_equal(estimated.get_xydata(), paths[0] + 1)
+
+
+def test_the_evidence_is_drawn_from_later_evaluations(tmp_path: Path) -> None:
+    for size in (100, 400):
+        folder = write_run(tmp_path, active_set=size) / "evaluations"
+        folder.mkdir()
+        metrics = {"exact_evidence": -3.0, "sas_estimate": -3.0 - 10 / size, "evidence_points": 500}
+        (folder / "1.json").write_text(json.dumps({"metrics": metrics}))
+        (folder / "2.json").write_text('{"metr')
+    first, second = panel(drawn(tmp_path)["evidence"]).collections
+    assert first.get_offsets().tolist() == [[-3.0, -3.1]] and second.get_offsets().tolist() == [[-3.0, -3.025]]
+
+
+def test_files_are_vector_and_bitmap_with_fonts_that_journals_take(tmp_path: Path) -> None:
+    write_run(tmp_path, loss=[1.0, 0.5])
+    runs = records.read(tmp_path).runs
+    (path,) = figures.draw(runs, runs, tmp_path / "figures")
+    assert path.name == "objective-mnist.png" and path.read_bytes().startswith(b"\x89PNG")
+    pdf = path.with_suffix(".pdf").read_bytes()
+    assert b"/CIDFontType2" in pdf and b"/Type3" not in pdf  # Type 42 in PDF's words
+
+
+def test_runs_that_left_nothing_or_half_a_file_have_no_maps(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    (write_run(tmp_path, "vae", active_set=None) / "explorer.npz").write_bytes(b"PK\x03\x04 half")
+    (write_run(tmp_path, "gplvm") / "explorer.npz").write_bytes(b"")
+    whole = write_run(tmp_path, "cvae", active_set=None)
+    write_explorer(whole)
+    (whole / "explorer.npz").write_bytes((whole / "explorer.npz").read_bytes()[:-100])
+    assert drawn(tmp_path) == {}
+
+
+@pytest.mark.parametrize("loss", [[np.nan, np.nan], [1.0, 1.0], [1e38, -1e38]])
+def test_odd_curves_are_drawn(loss: list[float], tmp_path: Path) -> None:
+    write_run(tmp_path, loss=loss)
+    runs = records.read(tmp_path).runs
+    assert figures.draw(runs, runs, tmp_path / "figures")

@@ -1,0 +1,90 @@
+"""The whole command."""
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from src.report.__main__ import main
+from tests.report.handmade import write_explorer, write_run
+
+
+def test_everything_is_written_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = write_run(tmp_path, loss=[1.0, 0.5])
+    write_explorer(write_run(tmp_path, "vae", active_set=None, loss=[1.0, 0.5]))
+    write_run(tmp_path, "sas", status="failed")
+    (tmp_path / "other").mkdir()
+    main([str(tmp_path)])
+    told = capsys.readouterr().out
+    assert "3 runs: 2 done, 1 failed" in told and "passed over other: not the folder of a run" in told
+    assert f"no latent map of {old.name}: it has no explorer.npz" in told
+    report = tmp_path / "report"
+    names = {str(path.relative_to(report)) for path in report.rglob("*.*")}
+    figures = {f"figures/{name}.{kind}" for name in ("objective-mnist", "latents-mnist") for kind in ("pdf", "png")}
+    assert names == {"tables.md", "tables.csv", "tables.tex", "index.html", *figures}
+    main([str(tmp_path)])
+    assert "3 runs" in capsys.readouterr().out  # its own folder is no run, and is not named
+
+
+def test_only_what_is_asked_for_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", loss=[1.0, 0.5])
+    main([str(tmp_path / "runs"), "--format", "md,csv", "--to", str(tmp_path / "there")])
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["tables.csv", "tables.md"]
+    assert not (tmp_path / "runs" / "report").exists()
+
+
+def test_the_explorer_shows_the_runs_that_are_asked_for(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    for folder in folders:
+        write_explorer(folder)
+    main([str(tmp_path), "--format", "html", "--explore", folders[1].name])
+    page = (tmp_path / "report" / "index.html").read_text()
+    data = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
+    assert [explorer["run"] for explorer in data["explorers"]] == [folders[1].name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "there is no folder nowhere"),
+        (["."], "there is no run in ."),
+        ([".", "--explore", "a"], "there is no run in ."),
+        ([".", "--sweep", "none"], "Could not find 'sweep/none'"),
+        ([".", "--sweep", "smoke", "outputs"], "takes overrides such as trainer.max_epochs=20, not outputs"),
+    ],
+)
+def test_what_a_person_can_mend_is_one_sentence(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert message in str(stop.value) and str(stop.value).startswith("Error: ")
+
+
+def test_help_and_typos_answer_without_heavy_imports(tmp_path: Path) -> None:
+    code = "import sys, src.report.__main__ as m\ntry: m.main(['--help'])\nexcept SystemExit: pass\n"
+    code += "assert not {'torch', 'matplotlib', 'numpy', 'hydra'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_200_records_take_less_than_10_seconds(tmp_path: Path) -> None:
+    """In seconds of the processor, so that a busy machine does not matter; tables, figures and page together."""
+    loss = (0.2 + np.exp(-np.arange(300) / 50)).tolist()
+    for i in range(200):
+        model, dataset, size = ("sas", "bayesian_sas")[i % 2], ("mnist", "fmnist")[i // 2 % 2], 100 * 2 ** (i % 5)
+        metrics = {"rmse": 0.2, "mae": 0.1, "nlpd": -0.1, "accuracy_1nn": 0.7}
+        folder = write_run(tmp_path, model, dataset, i, size, metrics=metrics, loss=loss)
+        if i < 4:
+            write_explorer(folder, (1, 28, 28))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "src.report", str(tmp_path)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "200 runs: 200 done" in told
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 10
+    assert (tmp_path / "report" / "index.html").stat().st_size < 8e6

@@ -1,0 +1,86 @@
+"""The page holds all it needs, and nothing in a record can break it."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from src.report import page, records, tables
+from tests.report.handmade import write_explorer, write_run
+
+
+def made(outputs: Path) -> str:
+    found = records.read(outputs)
+    filled = [*tables.paper_tables(found.runs), tables.settings_table(found.runs)]
+    return page.page(outputs, found, records.representatives(found.runs), filled, [])
+
+
+def data_of(text: str) -> Any:
+    return json.loads(text.split('type="application/json">')[1].split("</script>")[0])
+
+
+def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
+    write_explorer(write_run(tmp_path, loss=[1.0, 0.5]))
+    text = made(tmp_path)
+    assert "default-src 'none'" in text and "<!--" not in text
+    assert set(re.findall(r"https?://[^\"'\s]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", text)
+    assert not re.findall(r"@import|url\(|fetch\(|XMLHttpRequest|WebSocket", text)
+
+
+def test_rows_settings_curves_and_commands_are_those_of_the_runs(tmp_path: Path) -> None:
+    write_run(tmp_path, epochs=20, metrics={"rmse": 0.2}, loss=[1.0, 0.5])
+    write_run(tmp_path, epochs=30, status="failed")
+    (tmp_path / records.read(tmp_path).runs[-1].name / "log.txt").write_text("x\nNumericalError: the loss is nan\n")
+    data = data_of(made(tmp_path))
+    labels = [column["label"] for column in data["columns"]]
+    assert labels == ["model", "dataset", "A", "seed", "status", "RMSE", "max_epochs"]
+    rows = {row[labels.index("max_epochs")]: row for row in data["rows"]}
+    assert rows[20] == ["Bayesian SAS-GP", "MNIST", 400, 0, "done", 0.2, 20]
+    assert rows[30][labels.index("RMSE")] is None
+    assert [curve["value"] for curve in data["curves"]] == [[-1.0, -0.5]]
+    assert all(details["command"].startswith("python -m src.train") for details in data["details"].values())
+    assert sum("loss is nan" in details["error"] for details in data["details"].values()) <= 1
+
+
+def test_long_curves_are_thinned_to_their_ends_and_150_points(tmp_path: Path) -> None:
+    write_run(tmp_path, loss=np.linspace(2, 1, 1000).tolist())
+    (curve,) = data_of(made(tmp_path))["curves"]
+    assert len(curve["value"]) == 150 and curve["epoch"][0] == 1 and curve["epoch"][-1] == 1000
+    assert curve["seconds"][-1] == 2000 and curve["value"][-1] == -1.0
+
+
+def test_records_cannot_break_out_of_the_page(tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script><!--"
+    write_run(tmp_path, command=evil, metrics={"rmse": math.nan, "mae": math.inf}, note=evil)
+    (tmp_path / "<b>x").mkdir()
+    text = made(tmp_path)
+    assert "<script>alert" not in text and "<b>x" not in text
+    (details,) = data_of(text)["details"].values()
+    assert details["command"] == evil and details["metrics"] == {"rmse": None, "mae": None}
+
+
+def test_explorers_share_the_bytes_of_the_page(tmp_path: Path) -> None:
+    for model in ("sas", "vae", "gplvm", "bayesian_sas", "bayesian_gplvm"):
+        for dataset in ("mnist", "fmnist", "cifar10"):
+            write_explorer(write_run(tmp_path, model, dataset), (3, 32, 32))
+    text = made(tmp_path)
+    assert len(data_of(text)["explorers"]) == page.MAX_EXPLORERS
+    assert "The explorer holds 12 of 15 runs" in text
+    many = page.points_each([{"grid_mean": np.zeros((25, 25, 1, 28, 28)), "images": np.zeros((1000, 1, 28, 28))}])
+    few = page.points_each([{"grid_mean": np.zeros((25, 25, 1, 28, 28)), "images": np.zeros((1000, 1, 28, 28))}] * 8)
+    assert many > 1000 > few > 400
+
+
+def test_vectors_are_lines_of_pixels(tmp_path: Path) -> None:
+    write_explorer(write_run(tmp_path), shape=(12,))
+    (explorer,) = data_of(made(tmp_path))["explorers"]
+    assert explorer["shape"] == [1, 1, 12]
+
+
+def test_a_dataset_of_no_paper_has_its_own_name(tmp_path: Path) -> None:
+    write_run(tmp_path, "mine", "array", active_set=None)
+    assert data_of(made(tmp_path))["rows"][0][:2] == ["mine", "array"]
