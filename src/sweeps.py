@@ -120,7 +120,7 @@ def start(arguments: list[str]) -> None:
         runs.check_writable(outputs)
         fetch_data(todo)
         continue_frozen(outputs)
-    print(f"{len(every)} cells, {len(every) - len(todo)} of them done", flush=True)
+    print(f"{len(every)} cells, {len(todo)} of them to do", flush=True)
     for cell in todo:
         runs.let_go_on(cell.folder)
     hydra_overrides = [text for text in arguments if text.startswith("hydra")]

@@ -15,11 +15,12 @@ OmegaConf.register_new_resolver("gp_decoders_help", help_text, replace=True)
 
 
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
-def task(cfg: DictConfig) -> None:
-    """One run."""
+def task(cfg: DictConfig) -> float | None:
+    """One run; the loss of its last epoch is what a search makes small, so that the test set chooses nothing."""
     choices = HydraConfig.get().runtime.choices
     try:
-        heavy("src.experiment").run(plain(cfg), choices["model"], choices["dataset"])
+        metrics = heavy("src.experiment").run(plain(cfg), choices["model"], choices["dataset"])
+        return -metrics["objective"] if metrics else None
     except (UserError, NumericalError, Interrupted) as error:
         raise CompactHydraException(f"Error: {error}") from error
     except OSError as error:

@@ -100,6 +100,7 @@ def in_the_figures(_: int, number: signal.Signals) -> None:
 
 def stopped_run(outputs: Path, disturb: Callable[[int, signal.Signals], None], when: int, number: int) -> None:
     """In a process of its own: a run to which something happens."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells take from what runs in the background
     disturb(when, signal.Signals(number))
     small_run(outputs, OFTEN, model="bayesian_sas")
 
