@@ -154,4 +154,4 @@ def test_a_finished_sweep_sends_nothing(first: Start) -> None:
     with sweep(first.outputs, FINE, KILLED, PREEMPTED) as process:
         said, _ = process.communicate(timeout=60)
     assert process.returncode == 0, said
-    assert "3 cells, 3 of them done" in said
+    assert "3 cells, 0 of them to do" in said
