@@ -12,8 +12,6 @@ from contextlib import ExitStack, contextmanager
 from getpass import getuser
 from pathlib import Path
 
-NEEDED = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "srun", "sacct")
-
 SLURM_CONF = """
 ClusterName=one
 SlurmctldHost={host}(127.0.0.1)
