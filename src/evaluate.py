@@ -45,9 +45,7 @@ def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     return metrics
 
 
-def evidence_suffix(
-    exact_evidence: bool, evidence_points: int | None, evidence_precision: str, **others: int
-) -> str:
+def evidence_suffix(exact_evidence: bool, evidence_points: int | None, evidence_precision: str, **others: int) -> str:
     """What the fingerprint does not tell, since it changes no other number."""
     return f"-evidence-{evidence_points or 'all'}-{evidence_precision}" if exact_evidence else ""
 

@@ -130,9 +130,8 @@ def metrics_table(metrics: dict[str, float]) -> str:
                 lines.append(f"{label:<20}" + "".join(f"{with_sd(metrics, key):>18}" for key in keys))
                 shown |= {*keys, *(f"{key}_sd" for key in keys)}
     if "exact_evidence" in metrics:
-        exact, estimate = (with_sd(metrics, key) for key in ("exact_evidence", "sas_estimate"))
-        lines += ["", f"{metrics['evidence_points']} training points, nats per value", f"{'exact evidence':<20}{exact:>18}"]
-        lines += [f"{'SAS estimate':<20}{estimate:>18}"]
+        lines += ["", f"log p(x | z) of {metrics['evidence_points']} training points, nats per value"]
+        lines += [f"{key:<20}{with_sd(metrics, key):>18}" for key in ("exact_evidence", "sas_estimate")]
         shown |= {"exact_evidence", "sas_estimate", "sas_estimate_sd", "evidence_points"}
     others = [f"{key:<20}{value:>18.4g}" for key, value in metrics.items() if key not in shown]
     return "\n".join([*lines, "", *others])

@@ -75,14 +75,14 @@ def test_a_model_without_a_gp_is_refused_if_asked() -> None:
     data = Given(noisy_curve())
     vae = built(data, "vae")
     check_evidence(vae, data, **ALL | {"exact_evidence": False})
-    with pytest.raises(UserError, match="needs a GP decoder with an active set .*, not VAE"):
+    with pytest.raises(UserError, match=r"needs a GP decoder with an active set .*, not VAE"):
         check_evidence(vae, data, **ALL)
 
 
 def test_more_than_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = Given(noisy_curve())
     monkeypatch.setattr("src.evidence.installed_memory", lambda: 1000)
-    with pytest.raises(UserError, match="more than there is: set evaluation.evidence_points to fewer"):
+    with pytest.raises(UserError, match=r"more than there is: set evaluation\.evidence_points to fewer"):
         check_evidence(sas(data, 10), data, **ALL)
 
 
@@ -93,5 +93,7 @@ def test_a_covariance_without_a_factor_names_the_hyperparameters(monkeypatch: py
     model.latents.mean.weight.data.zero_()
     model.likelihood.noise_covar.register_constraint("raw_noise", Positive())
     model.likelihood.noise = 1e-12
-    with pytest.raises(NumericalError, match=r"float32: try .*evidence_precision=float64; hyperparameters: .*lengthscale"):
+    with pytest.raises(
+        NumericalError, match=r"float32: try .*=float64; hyperparameters: .*lengthscale"
+    ):
         evidence_scores(model, data, None, "float32", seed=0)

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from src import experiment, runs
 from src.errors import NumericalError, UserError
@@ -133,6 +133,30 @@ def test_evaluate_again_with_the_same_and_other_settings(tmp_path: Path) -> None
         evaluate_again(folder, ["evaluation.condition_o=90"])
     with pytest.raises(UserError, match="not the folder of a finished run"):
         evaluate_again(tmp_path, [])
+
+
+def test_the_exact_evidence_of_a_finished_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also of one that is older than the setting; each number of points has its own file, and the record stays."""
+    folder = small_run(tmp_path)
+    config = OmegaConf.load(folder / "config.yaml")
+    for name in ("exact_evidence", "evidence_points", "evidence_precision"):
+        del config.evaluation[name]
+    OmegaConf.save(config, folder / "config.yaml")
+    for points in (80, 120):
+        evaluate_again(folder, ["evaluation.exact_evidence=true", f"evaluation.evidence_points={points}"])
+    assert "sas_estimate" in capsys.readouterr().out
+    kept = [runs.read_json(path)["metrics"] for path in sorted((folder / "evaluations").iterdir())]
+    assert sorted(metrics["evidence_points"] for metrics in kept) == [80, 120]
+    assert all(metrics.keys() >= {"exact_evidence", "sas_estimate", "sas_estimate_sd", "rmse"} for metrics in kept)
+    assert "exact_evidence" not in runs.read_json(folder / "metrics.json")
+    with pytest.raises(UserError, match="must exceed the 20 active points"):
+        evaluate_again(folder, ["evaluation.exact_evidence=true", "evaluation.evidence_points=20"])
+
+
+def test_evidence_that_a_model_does_not_have_is_refused_before_the_training(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="needs a GP decoder"):
+        small_run(tmp_path, "evaluation.exact_evidence=true", model="vae")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("model", ["sas", "bayesian_sas"])
