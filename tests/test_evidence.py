@@ -93,7 +93,5 @@ def test_a_covariance_without_a_factor_names_the_hyperparameters(monkeypatch: py
     model.latents.mean.weight.data.zero_()
     model.likelihood.noise_covar.register_constraint("raw_noise", Positive())
     model.likelihood.noise = 1e-12
-    with pytest.raises(
-        NumericalError, match=r"float32: try .*=float64; hyperparameters: .*lengthscale"
-    ):
+    with pytest.raises(NumericalError, match=r"float32: try .*=float64; hyperparameters: .*lengthscale"):
         evidence_scores(model, data, None, "float32", seed=0)
