@@ -117,10 +117,10 @@ def hidden(*packages: str) -> Iterator[None]:
     """
     from lightning_utilities.core import imports
 
-    def version(package: str) -> str:
-        if package in packages:
-            raise PackageNotFoundError(package)
-        return metadata_version(package)
+    def version(distribution_name: str) -> str:
+        if distribution_name in packages:
+            raise PackageNotFoundError(distribution_name)
+        return metadata_version(distribution_name)
 
     unloaded = [package for package in packages if package not in sys.modules]
     sys.modules.update(dict.fromkeys(unloaded))  # type: ignore[arg-type]  # None: cannot be imported
