@@ -4,8 +4,11 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as metadata_version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,6 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 
 import conf
-from src.errors import UserError
 from src.runs import plain
 
 CONF = Path(conf.__file__).parent
@@ -118,15 +120,34 @@ def suggestion(name: str, names: list[str], prefix: str = "") -> str:
 
 def heavy(module: str) -> Any:
     """A module that loads torch and Lightning, which takes seconds: imported where it is needed, not at start-up."""
+    if "pytorch_lightning" not in sys.modules:
+        with suppress(ImportError), hidden("torchvision", "scipy", "matplotlib"):
+            import_module("pytorch_lightning")
+    return import_module(module)
+
+
+@contextmanager
+def hidden(*packages: str) -> Iterator[None]:
+    """Let Lightning find none of these: its torchmetrics loads them wherever they are installed, for metrics not used.
+
+    That takes as long as a third of all other imports, and fails where torchvision was built for another torch.
+    """
+    from lightning_utilities.core import imports
+
+    def version(distribution_name: str) -> str:
+        if distribution_name in packages:
+            raise PackageNotFoundError(distribution_name)
+        return metadata_version(distribution_name)
+
+    unloaded = [package for package in packages if package not in sys.modules]
+    sys.modules.update(dict.fromkeys(unloaded))  # type: ignore[arg-type]  # None: cannot be imported
+    imports._version = version
     try:
-        return import_module(module)
-    except RuntimeError as error:
-        if "torchvision" not in str(error):
-            raise
-        raise UserError(
-            f"torchvision was built for another torch ({error}): install the two together (pip install torch "
-            "torchvision) or remove it (pip uninstall torchvision), since it is needed for downloads only"
-        ) from error
+        yield
+    finally:
+        imports._version = metadata_version
+        for package in unloaded:
+            del sys.modules[package]
 
 
 def missing_plugin(arguments: list[str]) -> str | None:

@@ -8,8 +8,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from src import runs
-from src.cli import heavy
-from src.errors import UserError
+from src.cli import CONF, heavy
+from src.errors import NumericalError, UserError
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -20,35 +20,42 @@ def main(arguments: list[str] | None = None) -> None:
         "overrides",
         nargs="*",
         help="settings that differ from the run's own: evaluation.active_sets=8, evaluation.condition_on=4000, "
-        "dataset.max_test=1000, dataset.root=...",
+        "evaluation.exact_evidence=true, evaluation.evidence_points=10000, dataset.max_test=1000, dataset.root=...",
     )
     options = parser.parse_args(arguments)
     try:
         evaluate_again(options.folder, options.overrides)
-    except UserError as error:
+    except (UserError, NumericalError) as error:
         sys.exit(f"Error: {error}")
 
 
 def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     """The metrics of a run's checkpoint with other settings, kept in `evaluations/`; its record stays as it is."""
     config = runs.plain(overridden(folder, overrides))
-    experiment, scoring = heavy("src.experiment"), heavy("src.metrics")
+    experiment, evidence, scoring = (heavy(f"src.{name}") for name in ("experiment", "evidence", "metrics"))
     model, data = experiment.load_model(config, folder), experiment.make_data(config)
+    evidence.check_evidence(model, data, **config["evaluation"])
     z = scoring.latent_means(model, data.test, seen=False)
     metrics: dict[str, float] = scoring.evaluate(model, data, z, seed=config["seed"], **config["evaluation"])
     results = folder / "evaluations"
     results.mkdir(exist_ok=True)
-    path = results / f"{runs.fingerprint(config)}.json"
+    path = results / f"{runs.fingerprint(config)}{evidence_suffix(**config['evaluation'])}.json"
     runs.write_json(path, {"overrides": overrides, "metrics": metrics})
     print(f"\n{scoring.metrics_table(metrics)}\n\nkept in: {path}")
     return metrics
+
+
+def evidence_suffix(exact_evidence: bool, evidence_points: int | None, evidence_precision: str, **others: int) -> str:
+    """What the fingerprint does not tell, since it changes no other number."""
+    return f"-evidence-{evidence_points or 'all'}-{evidence_precision}" if exact_evidence else ""
 
 
 def overridden(folder: Path, overrides: list[str]) -> DictConfig:
     """The config of a finished run with some of its evaluation's or dataset's values replaced."""
     if runs.status(folder) != "done":
         raise UserError(f"{folder} is not the folder of a finished run (status: {runs.status(folder)})")
-    config = OmegaConf.load(folder / "config.yaml")
+    defaults = OmegaConf.load(CONF / "config.yaml")  # a run may be older than a setting
+    config = OmegaConf.merge({"evaluation": defaults.evaluation}, OmegaConf.load(folder / "config.yaml"))
     OmegaConf.set_struct(config, True)
     for override in overrides:
         if not override.startswith(("evaluation.", "dataset.")) or "=" not in override:

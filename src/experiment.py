@@ -21,6 +21,7 @@ from src import explorer, runs, slurm
 from src.callbacks import Checkpoints, History, Progress, written_by_first
 from src.data.module import DataModule
 from src.errors import UserError
+from src.evidence import check_evidence
 from src.loggers import About, Dashboards
 from src.metrics import evaluate, latent_means, metrics_table
 from src.models.base import Decoder
@@ -41,6 +42,7 @@ def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     seed_everything(config["seed"], verbose=False)
     data = make_data(config)
     model = make_model(config, data)
+    check_evidence(model, data, **config["evaluation"])
     history = History(folder / "history.csv")
     tags = [dataset_name, *runs.active_set(config)]
     about = About(folder.name, runs.fingerprint(config), config["group"], model_name, tags, config)

@@ -7,12 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 from tqdm import tqdm
 
 from src.data.module import DataModule, Split
+from src.evidence import Precision, evidence_scores
 from src.models.base import Decoder
+from src.models.gp_decoder import GPDecoder
 from src.randomness import stream
 
 PREDICTIVE = ("rmse", "mae", "nlpd")
@@ -21,12 +22,20 @@ CHUNK = 2000  # images at a time: bounds the memory of prediction
 
 @torch.no_grad()
 def evaluate(
-    model: Decoder, data: DataModule, z: Tensor, active_sets: int, condition_on: int, seed: int
+    model: Decoder,
+    data: DataModule,
+    z: Tensor,
+    active_sets: int,
+    condition_on: int,
+    seed: int,
+    exact_evidence: bool = False,
+    evidence_points: int | None = None,
+    evidence_precision: Precision = "float64",
 ) -> dict[str, float]:
     """Test metrics at the latent means z of the test data; errors in the data's units, densities in nats per value.
 
     Models that condition on training points are scored on `active_sets` random draws of their own active-set size,
-    and again (keys with `_c<size>`) on draws of `condition_on` points.
+    and again (keys with `_c<size>`) on draws of `condition_on` points. On request also the evidence of training points.
     """
 
     def scores(size: int | None) -> dict[str, float]:
@@ -37,9 +46,18 @@ def evaluate(
     if model.active_size is not None and larger != model.active_size:
         metrics |= {name_with_size(key, larger): value for key, value in scores(larger).items()}
     if data.train.y is not None and data.test.y is not None:
-        classifier = KNeighborsClassifier(n_neighbors=1).fit(latent_means(model, data.train, seen=True), data.train.y)
-        metrics["accuracy_1nn"] = float(classifier.score(z.cpu(), data.test.y))
+        known = latent_means(model, data.train, seen=True)
+        metrics["accuracy_1nn"] = accuracy_1nn(known, data.train.y, z.cpu(), data.test.y)
+    if exact_evidence and isinstance(model, GPDecoder):
+        metrics |= evidence_scores(model, data, evidence_points, evidence_precision, seed)
     return metrics | data.scores(model)
+
+
+def accuracy_1nn(known: Tensor, labels: Tensor, z: Tensor, expected: Tensor) -> float:
+    """How many of the points z have the label of the nearest known one; up to Q = 15 a tree is searched, not all."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return float(KNeighborsClassifier(n_neighbors=1).fit(known, labels).score(z, expected))
 
 
 @torch.no_grad()
@@ -117,6 +135,10 @@ def metrics_table(metrics: dict[str, float], published: Mapping[str, str] = Mapp
                 shown |= {*keys, *(f"{key}_sd" for key in keys)}
             if any(key in published for key in keys):
                 lines.append(f"{'published':<20}" + "".join(f"{published.get(key, ''):>18}" for key in keys))
+    if "exact_evidence" in metrics:
+        lines += ["", f"log p(x | z) of {metrics['evidence_points']} training points, nats per value"]
+        lines += [f"{key:<20}{with_sd(metrics, key):>18}" for key in ("exact_evidence", "sas_estimate")]
+        shown |= {"exact_evidence", "sas_estimate", "sas_estimate_sd", "evidence_points"}
     beside = {key: f"   published {value}" for key, value in published.items()}
     others = [f"{key:<20}{value:>18.4g}{beside.get(key, '')}" for key, value in metrics.items() if key not in shown]
     return "\n".join([*lines, "", *others])

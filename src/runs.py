@@ -33,6 +33,7 @@ Status = Literal["running", "done", "failed", "interrupted"]
 
 CANNOT_CHANGE_NUMBERS = (
     *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root"),
+    *("evaluation.exact_evidence", "evaluation.evidence_points", "evaluation.evidence_precision"),  # add metrics only
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),
     *("active_set", "kernel", "encoder", "optimizer"),  # a model that has any of these holds it in `model`
 )

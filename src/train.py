@@ -4,14 +4,12 @@ import hydra
 from hydra._internal.utils import get_args_parser, run_and_report
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from src import sweeps
 from src.cli import heavy, help_text, with_hints
 from src.errors import Interrupted, NumericalError, UserError
 from src.runs import plain
-
-OmegaConf.register_new_resolver("gp_decoders_help", help_text, replace=True)
 
 
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
@@ -30,15 +28,17 @@ def task(cfg: DictConfig) -> float | None:
 def is_sweep() -> bool:
     """Whether the command line asks for one whose cells are all known beforehand; optuna's, say, are not."""
     options = get_args_parser().parse_args()
-    if options.help or options.hydra_help or options.cfg or options.info:
+    if options.hydra_help or options.cfg or options.info:
         return False
     searches = any(text.startswith("hydra/sweeper=") for text in options.overrides)
     return not searches and (options.multirun or any(text.startswith("+sweep=") for text in options.overrides))
 
 
 def main() -> None:
-    """A run, or a sweep."""
-    if is_sweep():
+    """A run, or a sweep; help is our own, since Hydra's takes a second to list what is not asked for."""
+    if get_args_parser().parse_args().help:
+        print(help_text())
+    elif is_sweep():
         run_and_report(lambda: sweeps.start(get_args_parser().parse_args().overrides))
     else:
         task()

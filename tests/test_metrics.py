@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from src.data.module import Batch, DataModule, Split
-from src.metrics import evaluate, metrics_table, name_with_size, predictive_scores
+from src.metrics import accuracy_1nn, evaluate, metrics_table, name_with_size, predictive_scores
 from src.models.base import Decoder, Terms
 from src.posterior import Point, Posterior
 
@@ -85,6 +85,17 @@ def test_nearest_neighbours_and_keys() -> None:
     assert metrics == evaluate(model, data, TEST.x[:, :2], active_sets=3, condition_on=2, seed=0)
     whole = evaluate(model, data, TEST.x[:, :2], active_sets=3, condition_on=9, seed=0)
     assert "rmse_c4" in whole and "rmse_c4_sd" not in whole
+
+
+@pytest.mark.parametrize("latent_dim", [2, 20])
+def test_the_nearest_of_many_neighbours_is_that_of_brute_force(latent_dim: int) -> None:
+    """A tree for few latent dimensions, everything for many."""
+    generator = torch.Generator().manual_seed(0)
+    known, z = (torch.randn(size, latent_dim, generator=generator) for size in (20_000, 300))
+    labels, expected = (torch.randint(0, 10, (len(points),), generator=generator) for points in (known, z))
+    nearest = torch.cdist(z.double(), known.double()).argmin(1)
+    assert accuracy_1nn(known, labels, z, labels[nearest]) == 1
+    assert accuracy_1nn(known, labels, z, expected) == (labels[nearest] == expected).double().mean().item()
 
 
 def test_names_and_table() -> None:

@@ -40,6 +40,12 @@ def test_any_value_that_can_change_the_numbers_changes_the_fingerprint() -> None
         assert same == excluded, path
 
 
+def test_runs_from_before_the_exact_evidence_keep_their_folders() -> None:
+    config = composed()
+    older = {key: config["evaluation"][key] for key in ("active_sets", "condition_on")}
+    assert fingerprint({**config, "evaluation": older}) == fingerprint(config)
+
+
 def test_the_name_is_readable_and_carries_the_fingerprint() -> None:
     config = composed("model=sas", "dataset=mnist", "active_set=a400")
     assert folder_name(config, "sas", "mnist") == f"sas-mnist-a400-s0-{fingerprint(config)}"

@@ -169,10 +169,13 @@ def encode_labels(*splits: np.ndarray | None) -> list[Tensor | None]:
 
 
 def hold_out(data: Split) -> tuple[Split, Split]:
-    """A tenth of the samples, drawn with a constant seed, becomes the test split; both keep their order."""
+    """A tenth of the samples, drawn with a constant seed, becomes the test split; both keep their order.
+
+    Only the tenth is copied: the training split goes on to share the array, which may be larger than the memory.
+    """
     if len(data) < 2:
         raise UserError("dataset.train has a single sample, of which none can be held out: give dataset.test")
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(HOLD_OUT_SEED))
     num_test = max(1, len(data) // 10)
-    test, train = (data[rows.sort().values] for rows in (order[:num_test], order[num_test:]))
-    return Split(train.x, train.y), Split(test.x, test.y)
+    test, train = data[order[:num_test].sort().values], order[num_test:].sort().values
+    return Split(data.x, None if data.y is None else data.y[train], rows=train), Split(test.x, test.y)

@@ -34,19 +34,24 @@ class Batch:
 
 @dataclass(frozen=True)
 class Split(Dataset[Batch]):
-    """The training or the test part of a dataset: uint8 images stay uint8 until a model turns a batch to float."""
+    """The training or the test part of a dataset: uint8 images stay uint8 until a model turns a batch to float.
 
-    x: Tensor  # [N, *shape]
+    x may lie in a memory-mapped file of any size: nothing copies the whole of it, and a split of some of its rows
+    shares it.
+    """
+
+    x: Tensor  # [N, *shape], or more rows, of which `rows` are the split's
     y: Tensor | None = None  # [N]
     aux: Tensor | None = None  # [N, P]
+    rows: Tensor | None = None  # [N], None for all of x
 
     def __len__(self) -> int:
-        return len(self.x)
+        return len(self.x if self.rows is None else self.rows)
 
     def __getitem__(self, index: Tensor) -> Batch:
-        """A whole batch with one gather, not one Python call a sample."""
+        """A whole batch with one gather, not one Python call a sample; `index_select` copies whole rows, x[] values."""
         y, aux = (None if t is None else t[index] for t in (self.y, self.aux))
-        return Batch(self.x[index], y, index, aux)
+        return Batch(self.x.index_select(0, index if self.rows is None else self.rows[index]), y, index, aux)
 
     def chunks(self, size: int) -> Iterator[Batch]:
         """All of the split, in order."""

@@ -76,9 +76,20 @@ def test_a_tenth_is_held_out_the_same_in_every_run(save: Callable[..., str]) -> 
     first, second = (Arrays(path, 2, train_labels=y, seed=seed).load() for seed in (0, 1))
     train, test = first
     assert len(train) == 90 and len(test) == 10
-    assert sorted(train.x.flatten().tolist() + test.x.flatten().tolist()) == x.flatten().tolist()
-    assert torch.equal(test.x, second[1].x) and torch.equal(train.x, second[0].x)
-    assert train.x.flatten().tolist() == labels(train) and test.x.flatten().tolist() == labels(test)
+    kept, held_out = (next(split.chunks(100)).x for split in first)
+    assert sorted(kept.flatten().tolist() + held_out.flatten().tolist()) == x.flatten().tolist()
+    assert torch.equal(held_out, second[1].x) and torch.equal(kept, next(second[0].chunks(100)).x)
+    assert kept.flatten().tolist() == labels(train) and held_out.flatten().tolist() == labels(test)
+
+
+def test_holding_out_copies_a_tenth_only(save: Callable[..., str]) -> None:
+    """The training split shares the whole array, of which it knows its rows."""
+    data = Arrays(save("x.npy", BYTES), 10)
+    data.setup()
+    assert len(data.train) == 18 and data.train.x.shape == (20, 1, 4, 4) and data.test.x.shape == (2, 1, 4, 4)
+    assert data.train.rows is not None
+    batch = next(iter(data.train_dataloader()))
+    assert np.array_equal(batch.x[:, 0].numpy(), BYTES[data.train.rows[batch.index].numpy()])
 
 
 def test_an_npz_may_hold_everything(save: Callable[..., str]) -> None:

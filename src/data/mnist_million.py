@@ -1,0 +1,111 @@
+"""A million digits made from MNIST's training images by small shifts and rotations, the road of MNIST8M."""
+
+import io
+import math
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from filelock import FileLock
+from torch import Tensor
+from torch.nn.functional import affine_grid, grid_sample
+from tqdm import tqdm
+
+from src.data import sources
+from src.data.images import ImageFiles, idx_split
+from src.data.module import Split
+from src.errors import UserError
+from src.files import whole
+from src.randomness import stream
+
+SIDE = 28
+DEGREES, PIXELS = 15, 2  # the largest rotation and shift, either way
+SEED = 0  # the same images in every run
+CHUNK = 10_000  # images drawn and written at a time; what a kill can lose
+
+
+class MNISTMillion(ImageFiles):
+    """`size` distorted training digits, [N, 1, 28, 28], in a memory-mapped file; MNIST's own 10,000 test images."""
+
+    files = sources.MNIST
+
+    def __init__(
+        self,
+        root: str | Path,
+        batch_size: int | Literal["full"],
+        size: int = 1_000_000,
+        max_train: int | None = None,
+        max_test: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(root, batch_size, max_train, max_test, seed)
+        self.size = size
+
+    def load(self) -> tuple[Split, Split]:
+        """Made where it is missing, then mapped; "c" never writes to the file, but gives torch writable memory."""
+        images, labels = make(self.root, self.size)
+        x = torch.from_numpy(np.lib.format.open_memmap(images, mode="c")).unsqueeze(1)
+        train = Split(x, torch.from_numpy(np.load(labels)).long())
+        return train, idx_split(self.contents(), "t10k")
+
+
+def make(root: Path, size: int) -> tuple[Path, Path]:
+    """The files of `size` images and their labels, written where they are missing; one process at a time."""
+    if size < 1:
+        raise UserError(f"the size of mnist_million must be at least 1, not {size}")
+    folder = root / "mnist_million"
+    images, labels = folder / f"images_{size}.npy", folder / f"labels_{size}.npy"
+    if images.exists() and labels.exists():
+        return images, labels
+    mnist = idx_split(sources.obtain(sources.MNIST, root).contents, "train")
+    assert mnist.y is not None
+    try:
+        folder.mkdir(exist_ok=True)
+        with FileLock(folder / f".{size}.lock"):
+            write_labels(labels, mnist.y, size)
+            if not images.exists():
+                write_images(images, mnist.x, size)
+    except OSError as error:
+        raise UserError(f"mnist_million cannot be written to {folder}: {error.strerror}") from error
+    return images, labels
+
+
+def write_labels(path: Path, labels: Tensor, size: int) -> None:
+    """Those of the images in turn, again and again."""
+    with whole(path) as unfinished:
+        np.save(unfinished, labels[torch.arange(size) % len(labels)].byte().numpy())
+
+
+def write_images(path: Path, images: Tensor, size: int) -> None:
+    """Chunk after chunk to a file of another name, where a killed one goes on after its last whole chunk."""
+    unfinished = path.with_suffix(".unfinished")
+    header, chunk_bytes = npy_header((size, SIDE, SIDE)), CHUNK * SIDE**2
+    with unfinished.open("ab") as file:
+        done = max(0, file.tell() - len(header)) // chunk_bytes
+        file.truncate(len(header) + done * chunk_bytes if done else 0)
+        if not done:
+            file.write(header)
+        with tqdm(total=size, initial=done * CHUNK, desc=path.parent.name, unit="images", disable=None) as bar:
+            for start in range(done * CHUNK, size, CHUNK):
+                rows = torch.arange(start, min(start + CHUNK, size)) % len(images)
+                file.write(distorted(images[rows], stream(SEED, start)).numpy().tobytes())
+                bar.update(len(rows))
+    unfinished.replace(path)
+
+
+def npy_header(shape: tuple[int, ...]) -> bytes:
+    """How an .npy file of bytes begins."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return header.getvalue()
+
+
+def distorted(images: Tensor, seed: int) -> Tensor:
+    """Images [B, 1, 28, 28], B up to CHUNK, each rotated and shifted at random: bilinear, black from outside."""
+    uniform = torch.rand(CHUNK, 3, generator=torch.Generator().manual_seed(seed))[: len(images)] * 2 - 1
+    angle, shift = math.radians(DEGREES) * uniform[:, 0], PIXELS / (SIDE / 2) * uniform[:, 1:]
+    cos, sin = angle.cos(), angle.sin()
+    rotation = torch.stack([cos, -sin, sin, cos], 1).view(-1, 2, 2)
+    grid = affine_grid(torch.cat([rotation, shift[:, :, None]], 2), list(images.shape), align_corners=False)
+    return grid_sample(images.float(), grid, align_corners=False).round_().byte()
