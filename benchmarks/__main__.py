@@ -26,6 +26,7 @@ ROWS = {
     "svgp_vae": "benchmarks.svgp_vae",
     "memory": "benchmarks.growth",
     "growth": "benchmarks.growth",
+    "scale": "benchmarks.scale",
 }
 
 

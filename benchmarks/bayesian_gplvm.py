@@ -20,16 +20,16 @@ LATENT = 2
 
 
 def bayesian_gplvm() -> Iterator[Row]:
-    """One step of each, on the same batch; the tutorial's form takes seconds, so that few rounds must do."""
+    """One step of each, on the same batch; the others take seconds, so that few rounds must do."""
     for size in (32, 100, 200):
         model, batch = example("model=bayesian_gplvm", f"model.num_inducing={size}", "model.amortised=false")
         images, step = model.as_float(batch.x).flatten(1), training_step(model, lambda batch=batch: batch)  # type: ignore[misc]
         name = f"bayesian_gplvm step, M={size}"
         best = gpytorch_step(images, batch.index, size, shared=True)
-        ours, *others = seconds(step, best, pyro_step(images, size), repeats=7)
+        ours, *others = seconds(step, best, pyro_step(images, size), repeats=3, warm_up=1)
         for against, other in zip(("GPyTorch, one kernel and set of Z", "Pyro"), others, strict=True):
             yield faster(name, against, ours, other, 3)
-        ours, other = seconds(step, gpytorch_step(images, batch.index, size, shared=False), repeats=2, warm_up=1)
+        ours, other = seconds(step, gpytorch_step(images, batch.index, size, shared=False), repeats=1, warm_up=1)
         yield faster(name, "GPyTorch, its tutorial's form", ours, other, 100 if size == 100 else 3)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from src.data.module import DataModule, Split
+from src.data.module import DataModule, Split, file_of
 from src.errors import UserError
 
 NPZ_NAMES = ("x_train", "y_train", "x_test", "y_test", "x", "y")
@@ -49,15 +49,15 @@ class Arrays(DataModule):
     def load(self) -> tuple[Split, Split]:
         """Read, check and pair the arrays."""
         x_train, y_train, x_test, y_test = find_arrays(self.paths)
-        train = observations(x_train)
+        train, mapped = observations(x_train), file_of(x_train.array)
         if x_test is None:
             (labels,) = encode_labels(checked_labels(y_train, len(train)))
-            return hold_out(Split(train, labels))
+            return hold_out(Split(train, labels, mapped=mapped))
         test = observations(x_test)
         if test.shape[1:] != train.shape[1:] or test.dtype != train.dtype:
             raise UserError(f"{describe(x_test)} does not fit {describe(x_train)}")
         labels, test_labels = encode_labels(checked_labels(y_train, len(train)), checked_labels(y_test, len(test)))
-        return Split(train, labels), Split(test, test_labels)
+        return Split(train, labels, mapped=mapped), Split(test, test_labels, mapped=file_of(x_test.array))
 
 
 def find_arrays(paths: dict[str, str | None]) -> tuple[Stored, Stored | None, Stored | None, Stored | None]:
@@ -178,4 +178,5 @@ def hold_out(data: Split) -> tuple[Split, Split]:
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(HOLD_OUT_SEED))
     num_test = max(1, len(data) // 10)
     test, train = data[order[:num_test].sort().values], order[num_test:].sort().values
-    return Split(data.x, None if data.y is None else data.y[train], rows=train), Split(test.x, test.y)
+    labels = None if data.y is None else data.y[train]
+    return Split(data.x, labels, rows=train, mapped=data.mapped), Split(test.x, test.y)

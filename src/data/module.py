@@ -3,8 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from mmap import MADV_DONTNEED, mmap
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
@@ -36,14 +38,15 @@ class Batch:
 class Split(Dataset[Batch]):
     """The training or the test part of a dataset: uint8 images stay uint8 until a model turns a batch to float.
 
-    x may lie in a memory-mapped file of any size: nothing copies the whole of it, and a split of some of its rows
-    shares it.
+    x may lie in a memory-mapped file of any size: nothing copies the whole of it, a split of some of its rows shares
+    it, and the pages that a batch touched are given back to the system, which still has them at hand.
     """
 
     x: Tensor  # [N, *shape], or more rows, of which `rows` are the split's
     y: Tensor | None = None  # [N]
     aux: Tensor | None = None  # [N, P]
     rows: Tensor | None = None  # [N], None for all of x
+    mapped: mmap | None = None  # the file that x lies in
 
     def __len__(self) -> int:
         return len(self.x if self.rows is None else self.rows)
@@ -51,7 +54,10 @@ class Split(Dataset[Batch]):
     def __getitem__(self, index: Tensor) -> Batch:
         """A whole batch with one gather, not one Python call a sample; `index_select` copies whole rows, x[] values."""
         y, aux = (None if t is None else t[index] for t in (self.y, self.aux))
-        return Batch(self.x.index_select(0, index if self.rows is None else self.rows[index]), y, index, aux)
+        x = self.x.index_select(0, index if self.rows is None else self.rows[index])
+        if self.mapped is not None:
+            self.mapped.madvise(MADV_DONTNEED)
+        return Batch(x, y, index, aux)
 
     def chunks(self, size: int) -> Iterator[Batch]:
         """All of the split, in order."""
@@ -61,6 +67,11 @@ class Split(Dataset[Batch]):
     def draw(self, size: int, seed: int) -> Batch:
         """A random subset of `size` samples, without replacement."""
         return self[torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))[:size]]
+
+
+def file_of(array: np.ndarray) -> mmap | None:
+    """The file that an array is mapped from, if it is."""
+    return array.base if isinstance(array.base, mmap) else None
 
 
 class EpochSampler(Sampler[Any], ABC):
