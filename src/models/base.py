@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.nn import Parameter
 from torch.optim import Optimizer, SparseAdam
-from torch.optim.lr_scheduler import CosineAnnealingLR
+from torch.optim.lr_scheduler import LambdaLR
 
 from src.data.module import Batch, DataModule, Split
 from src.errors import NumericalError, UserError
@@ -21,6 +21,8 @@ from src.optim import WithSparseRows
 from src.posterior import Amortised, Free, Kind, Posterior, fit
 from src.randomness import stream
 from src.specs import Spec, make
+
+FALL_FROM = {"cosine": 0.0, "late": 0.8, "constant": 1.0}  # the part of the training after which the rates fall
 
 
 class Terms(NamedTuple):
@@ -159,7 +161,10 @@ class Decoder(LightningModule, ABC):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Make the step's random numbers a function of seed, step and rank, whatever happened before."""
-        torch.manual_seed(stream(self.seed, self.global_step, self.global_rank))
+        seed = stream(self.seed, self.global_step, self.global_rank)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed keeps a stack trace a call where CUDA is not used
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).manual_seed(seed)
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor | float]:
         """One objective, returned with its parts; stop where it is not a number."""
@@ -184,11 +189,12 @@ class Decoder(LightningModule, ABC):
         return [parameter for _, parameter, _ in gpytorch_parameters(self)]
 
     def configure_optimizers(self) -> Any:
-        """The optimiser, with rates that fall along half a cosine to zero at the last step, or stay constant."""
-        optimizer = self.make_optimizer()
-        if self.optimizer_spec["schedule"] == "constant":
-            return optimizer
-        schedule = CosineAnnealingLR(optimizer, self.num_steps())
+        """The optimiser, and the schedule of its rates."""
+        name, optimizer = self.optimizer_spec["schedule"], self.make_optimizer()
+        if name not in FALL_FROM:
+            raise UserError(f"optimizer.schedule={name} is none of {', '.join(FALL_FROM)}")
+        steps = self.num_steps()
+        schedule = LambdaLR(optimizer, lambda step: fallen(step / steps, FALL_FROM[name]))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def num_steps(self) -> int:
@@ -210,6 +216,11 @@ class Decoder(LightningModule, ABC):
         if not rows:
             return dense
         return WithSparseRows(dense, SparseAdam(rows, lr=spec["lr"] * spec["latent_lr_factor"]))
+
+
+def fallen(part: float, start: float) -> float:
+    """What is left of a rate after a part of the training: all, then half a cosine down to nothing at the end."""
+    return 1.0 if part <= start else 0.5 + 0.5 * math.cos(math.pi * (part - start) / (1 - start))
 
 
 def gpytorch_parameters(module: torch.nn.Module) -> list[tuple[str, Parameter, Any]]:
