@@ -25,7 +25,7 @@ def main() -> None:
         description="Compose every cell of a sweep and show how it stands, before it starts or while it runs.",
     )
     parser.add_argument("overrides", nargs="*", help="the sweep as it is started: +sweep=table1, or model=sas,vae ...")
-    parser.add_argument("--watch", action="store_true", help="keep the table live until nothing runs any more (Ctrl-C)")
+    parser.add_argument("--watch", action="store_true", help="keep the table live until every cell is done or failed")
     parser.add_argument(
         "--cancel", action="store_true", help="stop its cells that run or wait; they can be continued afterwards"
     )

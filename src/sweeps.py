@@ -123,7 +123,7 @@ def start(arguments: list[str]) -> None:
     print(f"{len(every)} cells, {len(todo)} of them to do", flush=True)
     for cell in todo:
         runs.let_go_on(cell.folder)
-    hydra_overrides = [text for text in arguments if text.startswith("hydra")]
+    hydra_overrides = [text for text in arguments if text.lstrip("+~").startswith("hydra")]
     while todo and not launch(todo, hydra_overrides, outputs):
         before, todo = todo, [cell for cell in todo if cell.status == "missing"]
         if todo == before:
@@ -188,12 +188,18 @@ def launch(todo: list[Cell], hydra_overrides: list[str], outputs: Path) -> bool:
             os.chdir(os.environ[runs.HOME])
 
 
+def this_cell(config: DictConfig) -> Cell:
+    """The run that Hydra has composed for this process."""
+    hydra = HydraConfig.get()
+    choices = hydra.runtime.choices
+    return Cell(list(hydra.overrides.task), plain(config), choices["model"], choices["dataset"])
+
+
 def job(config: DictConfig) -> None:
     """One cell, wherever it was sent. That it failed is in its record, and stops no other."""
     os.chdir(os.environ[runs.HOME])
-    hydra, choices = HydraConfig.get(), HydraConfig.get().runtime.choices
-    cell = Cell(list(hydra.overrides.task), plain(config), choices["model"], choices["dataset"])
-    stop = Path(hydra.sweep.dir) / STOP
+    cell = this_cell(config)
+    stop = Path(HydraConfig.get().sweep.dir) / STOP
     if stop.exists() or runs.is_asked_to_stop(cell.folder):
         return
     print(f"\n{cell.folder.name}", flush=True)

@@ -2,22 +2,21 @@
 
 import hydra
 from hydra._internal.utils import get_args_parser, run_and_report
-from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
 from omegaconf import DictConfig
 
-from src import sweeps
+from src import runs, sweeps
 from src.cli import heavy, help_text, with_hints
 from src.errors import Interrupted, NumericalError, UserError
-from src.runs import plain
 
 
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
 def task(cfg: DictConfig) -> float | None:
     """One run; the loss of its last epoch is what a search makes small, so that the test set chooses nothing."""
-    choices = HydraConfig.get().runtime.choices
+    cell = sweeps.this_cell(cfg)
+    runs.let_go_on(cell.folder)  # who types it again wants a cancelled run to continue
     try:
-        metrics = heavy("src.experiment").run(plain(cfg), choices["model"], choices["dataset"])
+        metrics = heavy("src.experiment").run(cell.config, cell.model, cell.dataset)
         return -metrics["objective"] if metrics else None
     except (UserError, NumericalError, Interrupted) as error:
         raise CompactHydraException(f"Error: {error}") from error
