@@ -16,18 +16,24 @@ from src.data.sources import CIFAR10, FileSet
 torch.set_num_threads(1)  # the tests' matrices are small: threads only get in each other's way
 
 
+ON_REQUEST = {  # markers of what runs only when it is asked for, and the command that does
+    "network": "pytest -m network",
+    "browser": "make test-browser",
+    "slurm": "make test-slurm",
+}
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "network: really fetches data from package registries; run by `pytest -m network`"
-    )
+    for marker, command in ON_REQUEST.items():
+        config.addinivalue_line("markers", f"{marker}: run by `{command}`")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "network" in config.getoption("markexpr"):
-        return
-    for item in items:
-        if item.get_closest_marker("network"):
-            item.add_marker(pytest.mark.skip(reason="needs a network: run by `pytest -m network`"))
+    for marker, command in ON_REQUEST.items():
+        if marker not in config.getoption("markexpr"):
+            for item in items:
+                if item.get_closest_marker(marker):
+                    item.add_marker(pytest.mark.skip(reason=f"needs a {marker}: run by `{command}`"))
 
 
 @pytest.fixture

@@ -197,6 +197,13 @@ def test_a_sweep_is_frozen_and_can_be_cancelled_and_continued(tmp_path: Path) ->
     assert output.count("it was cancelled; the same command continues it") == 2
 
 
+def test_a_cancelled_run_that_is_typed_again_is_not_asked_to_stop_any_more(tmp_path: Path) -> None:
+    (cell,) = sweeps.cells(TINY)
+    runs.ask_to_stop(tmp_path / cell.folder)
+    assert command("src.train", *TINY, cwd=tmp_path).returncode == 0
+    assert runs.status(tmp_path / cell.folder) == "done" and not runs.is_asked_to_stop(tmp_path / cell.folder)
+
+
 def stop_first(folder: Path) -> int:
     """Ask the cell that runs to stop."""
     (run,) = (path.parent for path in folder.glob("outputs/*/history.csv"))
