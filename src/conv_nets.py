@@ -11,11 +11,15 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, Normal
+from torch.nn import functional
 
 from src.errors import UserError
 from src.posterior import Amortised
 
 FILTERS = 8
+# Which of three weights meet which pixel [even or odd answer, pixel, weight] where each pixel stands twice in a row.
+SUMS = (((1, 1, 0), (0, 0, 1)), ((1, 0, 0), (0, 1, 1)))
+PADDED_SUMS = (((1, 0, 0), (0, 1, 1), (0, 0, 0)), ((0, 0, 0), (1, 1, 0), (0, 0, 1)))
 SMALLEST = 15  # pixels that three 3 x 3 convolutions with stride 2 leave something of
 
 
@@ -76,12 +80,11 @@ class ELUDecoder(nn.Module):
         self.start = [math.ceil((side + 4) / 8) for side in self.sides]
         self.dense = nn.Linear(inputs + conditions, FILTERS * math.prod(self.start))
         convolutions = [
-            nn.Conv2d(FILTERS + conditions, FILTERS, 3, padding=1),
-            nn.Conv2d(FILTERS, FILTERS, 3),
-            nn.Conv2d(FILTERS, depth, 3, padding=1),
+            UpConv2d(FILTERS + conditions, FILTERS, padded=True),
+            UpConv2d(FILTERS, FILTERS, padded=False),
+            UpConv2d(FILTERS, depth, padded=True),
         ]
-        layers = [layer for c in convolutions for layer in (nn.Upsample(scale_factor=2), c, nn.ELU())]
-        self.layers = nn.Sequential(*layers)
+        self.layers = nn.Sequential(*(layer for c in convolutions for layer in (c, nn.ELU())))
         self.apply(glorot)
 
     def forward(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
@@ -92,6 +95,29 @@ class ELUDecoder(nn.Module):
             first = torch.cat([first, planes(condition, *self.start)], 1)
         height, width = self.sides
         return self.layers(by_pixel(first))[..., :height, :width]
+
+
+class UpConv2d(nn.Conv2d):
+    """A 3 x 3 convolution of the image at twice its size (each pixel four times), with a padding of 1 or none.
+
+    Made on the image as it is: the filter meets equal pixels, so for the even and the odd pixels of the answer, down
+    and across, some of its weights add up. That is four smaller filters; the steps of a decoder of such layers take
+    about two thirds of the time.
+    """
+
+    sums: Tensor  # [2, 3 pixels, or 2 without padding, 3 weights]
+
+    def __init__(self, inputs: int, outputs: int, padded: bool) -> None:
+        super().__init__(inputs, outputs, 3, padding=int(padded))
+        sums = torch.tensor(PADDED_SUMS if padded else SUMS, dtype=self.weight.dtype)
+        self.register_buffer("sums", sums, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, C, 2 H, 2 W], or 2 pixels fewer each way without padding."""
+        filters = torch.einsum("puk,qvl,ockl->opqcuv", self.sums, self.sums, self.weight).flatten(0, 2)
+        assert self.bias is not None
+        answer = functional.conv2d(x, by_pixel(filters), self.bias.repeat_interleave(4), padding=self.padding)
+        return functional.pixel_shuffle(answer, 2)
 
 
 class TanhMLP(nn.Module):

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
-from src.conv_nets import ELUDecoder, ELUEncoder, GaussianNet, TanhDecoder, tanh_encoder
+from src.conv_nets import ELUDecoder, ELUEncoder, GaussianNet, TanhDecoder, UpConv2d, tanh_encoder
 from src.errors import UserError
 from src.nets import mlp_decoder
 
@@ -33,6 +34,25 @@ def test_a_condition_adds_planes_and_features() -> None:
     told = torch.rand(3, 2)
     assert encoder(torch.rand(3, 1, 28, 28), told).shape == (3, 32)
     assert decoder(torch.rand(3, 16), told).shape == (3, 1, 28, 28)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_convolutions_at_twice_the_size_are_those_of_the_upsampled_image(padded: bool) -> None:
+    torch.manual_seed(0)
+    layer = UpConv2d(3, 2, padded).double()
+    x = torch.randn(4, 3, 5, 6, dtype=torch.float64, requires_grad=True)
+    parameters = (x, *layer.parameters())
+
+    def plainly(x: torch.Tensor) -> torch.Tensor:
+        return functional.conv2d(
+            functional.interpolate(x, scale_factor=2), layer.weight, layer.bias, padding=int(padded)
+        )
+
+    answer, expected = layer(x), plainly(x)
+    torch.testing.assert_close(answer, expected, rtol=0, atol=1e-14)
+    weights = torch.randn_like(answer)
+    gradients, wanted = (torch.autograd.grad((y * weights).sum(), parameters) for y in (answer, expected))
+    torch.testing.assert_close(gradients, wanted, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 15, 40), (1, 29, 27)])
