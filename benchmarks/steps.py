@@ -28,7 +28,7 @@ def steps(name: str, num_nets: int) -> Iterator[Row]:
         for size in ACTIVE:
             model, batch = example(f"model={name}", f"active_set.size={size}", num_outputs=num_outputs)
             step = training_step(model, lambda batch=batch: batch)  # type: ignore[misc]
-            ours, floor = seconds(step, floor_of(model.centred(batch.x), size, num_nets), repeats=11)
+            ours, floor = seconds(step, floor_of(model.centred(batch.x), size, num_nets), repeats=31)
             yield slower(f"{name} step, A={size}, D={num_outputs}", "its matrix products", ours, floor, 1.3)
 
 

@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from src.gp.kernels import covariance
+from src.gp.kernels import covariance, variances
 from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
 
 LOG_2PI = math.log(2 * math.pi)
@@ -36,7 +36,7 @@ class ActiveSet:
     def predict(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [R, D] and variance [R] of p(x_n | x_A, z), Eq. 5; the noise is part of the variance."""
         projection = solve_lower(self.chol, covariance(self.kernel, self.z, z))  # [A, R]
-        variance = self.kernel(z, diag=True) + self.noise - projection.square().sum(0)
+        variance = variances(self.kernel, z) + self.noise - projection.square().sum(0)
         return projection.mT @ self.whitened, variance
 
 
@@ -80,10 +80,10 @@ def log_densities(
     """
     x_active, x_rest = x.tensor_split([active_size])
     z_active, z_rest = z.tensor_split([active_size])
-    k_aa, k_ar = (covariance(kernel, z_active, other) for other in (z_active, z_rest))
+    k_aa, k_ar = (covariance(kernel, other, z_active).mT for other in (z_active, z_rest))  # in the order of the solves
     with torch.no_grad():
         chol, jitter = cholesky(add_diagonal(k_aa, noise))
-    active, rest = LogDensities.apply(x_active, x_rest, k_aa, k_ar, kernel(z_rest, diag=True), noise, chol)
+    active, rest = LogDensities.apply(x_active, x_rest, k_aa, k_ar, variances(kernel, z_rest), noise, chol)
     return active, rest, jitter
 
 
@@ -94,7 +94,7 @@ class LogDensities(torch.autograd.Function):
     v = k_rr + noise - sum_a V_a^2. Write e = |E|^2, h = -1 / (2 v), g = (e / v - D) / (2 v), the derivatives of the
     rest in e and v, and Y = W E^T. Then
 
-        d rest / d K_AR = -L^-T (2 Y h + 2 V g)              d active / d K_AA = L^-T (W W^T - D I) L^-1 / 2
+        d rest / d K_AR = -2 L^-T (Y h + V g)                d active / d K_AA = L^-T (W W^T - D I) L^-1 / 2
         d rest / d K_AA = L^-T V (2 Y h + V g)^T L^-1        d rest / d k_rr = g
 
     and the noise has what K_AA has on its diagonal and k_rr together.
@@ -119,7 +119,8 @@ class LogDensities(torch.autograd.Function):
         squared_error = torch.linalg.vector_norm(error, dim=1).square()
         variance = k_rr + noise - projection.square().sum(0)
         ctx.num_outputs, ctx.noise_shape = x_active.shape[1], noise.shape
-        ctx.save_for_backward(chol, projection, variance, squared_error, whitened @ whitened.mT, whitened @ error.mT)
+        gram, errors = whitened @ whitened.mT, (error @ whitened.mT).mT  # the latter in the order of the projection
+        ctx.save_for_backward(chol, projection, variance, squared_error, gram, errors)
         return log_active(chol, whitened), log_rest(squared_error, variance, ctx.num_outputs)
 
     @staticmethod
@@ -129,10 +130,10 @@ class LogDensities(torch.autograd.Function):
         chol, projection, variance, squared_error, whitened_gram, whitened_errors = ctx.saved_tensors
         by_error = -0.5 * grad_rest / variance
         by_variance = -by_error * (squared_error / variance - ctx.num_outputs)
-        through_mean, through_variance = 2 * whitened_errors * by_error, projection * by_variance
+        through_mean, through_variance = whitened_errors * by_error, projection * by_variance
         inner = add_diagonal(whitened_gram, -ctx.num_outputs) * (0.5 * grad_active)
-        inner.addmm_(projection, (through_mean + through_variance).mT)
-        by_k_ar = -solve_upper(chol.mT, through_mean + 2 * through_variance)
+        inner.addmm_(projection, torch.add(through_variance, through_mean, alpha=2).mT)
+        by_k_ar = solve_upper(chol.mT, through_mean.add_(through_variance).mul_(-2))
         by_k_aa = solve_upper(chol.mT, torch.linalg.solve_triangular(chol, inner, upper=False, left=False))
         by_noise = (by_k_aa.trace() + by_variance.sum()).expand(ctx.noise_shape)
         return None, None, by_k_aa, by_k_ar, by_variance, by_noise, None

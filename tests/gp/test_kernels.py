@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from src.errors import UserError
-from src.gp.kernels import ArcCosine, ScaledRBF, covariance, is_scaled_rbf
+from src.gp.kernels import ArcCosine, ScaledRBF, covariance, is_scaled_rbf, variances
 
 CONF = Path(__file__).parents[2] / "conf" / "kernel"
 DEGREES = pytest.mark.parametrize("degree", [0, 1, 2])
@@ -202,6 +202,17 @@ def test_the_fast_matrix_of_the_scaled_rbf_is_gpytorchs(ard: int | None, dtype: 
         for matrix in (covariance(kernel, a, other), kernel(a, other).to_dense()):
             results.append((matrix, *torch.autograd.grad((weights * matrix).sum(), learnt)))
         torch.testing.assert_close(results[0], results[1], rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("kernel", [ScaleKernel(RBFKernel()), ScaleKernel(MaternKernel()), ArcCosine()])
+def test_the_variances_are_the_diagonal(kernel: gpytorch.kernels.Kernel) -> None:
+    kernel, z = kernel.double(), torch.randn(5, 2, dtype=torch.float64)
+    weights, learnt = torch.randn(5, dtype=torch.float64), list(kernel.parameters())
+    results = []
+    for diagonal in (variances(kernel, z), kernel(z, z).to_dense().diagonal()):
+        gradient = torch.autograd.grad((weights * diagonal).sum(), learnt, allow_unused=True, materialize_grads=True)
+        results.append((diagonal, *gradient))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-9, atol=1e-12)
 
 
 def test_the_gradient_of_the_fast_matrix() -> None:

@@ -32,12 +32,13 @@ MUTATIONS = {
     "no weight in the random-size form": ("len(x) / rest_size * rest", "rest"),
 }
 GRADIENT_MUTATIONS = {
-    "the mean's share once": ("2 * whitened_errors", "whitened_errors"),
-    "the variance's share once": ("through_mean + 2 * through_variance", "through_mean + through_variance"),
+    "the mean's share of K_AA once": ("through_mean, alpha=2", "through_mean, alpha=1"),
+    "the variance's share of K_AA twice": ("torch.add(through_variance,", "torch.add(2 * through_variance,"),
+    "half of K_AR": (".mul_(-2)", ".mul_(-1)"),
+    "another sign in K_AR": (".mul_(-2)", ".mul_(2)"),
     "no D in the derivative in v": ("squared_error / variance - ctx.num_outputs", "squared_error / variance"),
     "no D K^-1": ("add_diagonal(whitened_gram, -ctx.num_outputs)", "whitened_gram"),
     "no noise of the rest": ("by_k_aa.trace() + by_variance.sum()", "by_k_aa.trace()"),
-    "another sign in K_AR": ("by_k_ar = -solve_upper", "by_k_ar = solve_upper"),
 }
 CHECKS: list[Callable[..., None]] = [
     identities.test_the_marginal_likelihood_is_the_gaussian_density,
