@@ -53,12 +53,30 @@ class CIFAR10(ImageFiles):
     """50,000 + 10,000 colour photographs of ten kinds of things, [N, 3, 32, 32]."""
 
     files = sources.CIFAR10
+    of_each_file: int | None = None  # how many images, of all
 
     def load(self) -> tuple[Split, Split]:
         """The canonical training split, its five batches in order, and test split."""
         batches = {name: sources.unpickle(content) for name, content in self.contents().items()}
         test = batches.pop("test_batch")
-        return cifar_split(*batches.values()), cifar_split(test)
+        return cifar_split(self.of_each_file, *batches.values()), cifar_split(self.of_each_file, test)
+
+
+class CIFAR10Subset(CIFAR10):
+    """The first 1,017 images of each file of CIFAR-10: 5,085 + 1,017, from those or an .npz of its own."""
+
+    of_each_file = 1017
+
+    def load(self) -> tuple[Split, Split]:
+        """From `cifar10_subset.npz` below `root` where there is one."""
+        stored = self.root / "cifar10_subset.npz"
+        if not stored.exists():
+            return super().load()
+        with np.load(stored) as arrays:
+            x_train, y_train, x_test, y_test = (
+                torch.from_numpy(arrays[name]) for name in ("x_train", "y_train", "x_test", "y_test")
+            )
+        return Split(x_train, y_train.long()), Split(x_test, y_test.long())
 
 
 class Digits(DataModule):
@@ -92,8 +110,8 @@ def read_idx(content: bytes) -> Tensor:
     return torch.from_numpy(values.reshape(shape).copy())  # a copy, since bytes cannot be written to
 
 
-def cifar_split(*batches: dict[str, Any]) -> Split:
+def cifar_split(of_each: int | None, *batches: dict[str, Any]) -> Split:
     """Batches of CIFAR-10, whose rows are the red, the green and the blue 32 x 32 pixels of an image, joined."""
-    x = np.concatenate([batch["data"] for batch in batches]).reshape(-1, 3, 32, 32)
-    y = np.concatenate([batch["labels"] for batch in batches]).astype(np.int64)
+    x = np.concatenate([batch["data"][:of_each] for batch in batches]).reshape(-1, 3, 32, 32)
+    y = np.concatenate([batch["labels"][:of_each] for batch in batches]).astype(np.int64)
     return Split(torch.from_numpy(x), torch.from_numpy(y))

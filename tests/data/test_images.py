@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from src.data import sources
-from src.data.images import CIFAR10, MNIST, Digits, FashionMNIST, read_idx
+from src.data.images import CIFAR10, MNIST, CIFAR10Subset, Digits, FashionMNIST, read_idx
 
 
 @pytest.mark.parametrize(("dataset", "first_labels"), [(MNIST, [5, 0, 4, 1]), (FashionMNIST, [9, 0, 0, 3])])
@@ -58,6 +58,29 @@ def test_cifar10_from_pickled_batches(
         assert split.x.dtype == torch.uint8 and np.array_equal(split.x.numpy(), arrays[f"x_{name}"])
         assert np.array_equal(split.y.numpy(), arrays[f"y_{name}"])
     assert data.shape == (3, 32, 32)
+
+
+def test_the_subset_of_cifar10_is_the_same_from_its_own_file_and_from_the_whole_ones(
+    tmp_path: Path,
+    data_root: Path,
+    data_file: Callable[[str], Path],
+    write_cifar: Callable[[Path, dict[str, np.ndarray]], sources.FileSet],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with np.load(data_file("cifar10_subset.npz")) as subset:
+        arrays = dict(subset)
+
+    def longer(name: str) -> np.ndarray:
+        batches = np.split(arrays[name], 5 if name.endswith("train") else 1)
+        return np.concatenate([np.concatenate([batch, batch[:3]]) for batch in batches])
+
+    whole = write_cifar(tmp_path, {name: longer(name) for name in arrays})
+    monkeypatch.setattr(CIFAR10Subset, "files", whole)
+    for root in (data_root, tmp_path):
+        train, test = CIFAR10Subset(root, batch_size=1024).load()
+        assert train.y is not None and test.y is not None and train.y.dtype == torch.int64
+        assert np.array_equal(train.x.numpy(), arrays["x_train"]) and np.array_equal(test.x.numpy(), arrays["x_test"])
+        assert np.array_equal(train.y.numpy(), arrays["y_train"]) and np.array_equal(test.y.numpy(), arrays["y_test"])
 
 
 def test_digits_are_in_the_unit_interval_and_stratified() -> None:
