@@ -51,6 +51,12 @@ def plain(config: DictConfig) -> Config:
 
 def fingerprint(config: Config) -> str:
     """Eight hex digits that differ whenever any value differs that can change a run's numbers."""
+    text = json.dumps(without_what_cannot_change_numbers(config), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def without_what_cannot_change_numbers(config: Config) -> Config:
+    """A copy of a config with only what the numbers depend on."""
     config = deepcopy(config)
     for path in CANNOT_CHANGE_NUMBERS:
         *parents, leaf = path.split(".")
@@ -58,8 +64,7 @@ def fingerprint(config: Config) -> str:
         for parent in parents:
             node = node.get(parent, {})
         node.pop(leaf, None)
-    text = json.dumps(config, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return config
 
 
 def folder_name(config: Config, model: str, dataset: str) -> str:

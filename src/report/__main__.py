@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 from src.errors import UserError
 
 if TYPE_CHECKING:
-    from src.report.records import Run
+    from src.report.records import Records, Run
 
-FORMATS = ("md", "csv", "latex", "html")
-FILES = {"md": "tables.md", "csv": "tables.csv", "latex": "tables.tex", "html": "index.html"}
+FILES = {"md": "tables.md", "csv": "tables.csv", "latex": "tables.tex", "html": "index.html", "json": "runs.json"}
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write the report, or compare two runs."""
+    """Write the report, or compare two runs, or fill the tables of texts."""
     options = arguments(argv)
     try:
         if options.compare:
             compare(options.outputs, *options.compare)
+        elif options.fill:
+            fill(options.outputs, options.fill, options)
         else:
-            report(options.outputs, options.to or options.outputs / "report", options)
+            report(options.outputs, options.to or home(options.outputs) / "report", options)
     except UserError as error:
         sys.exit(f"Error: {error}")
 
@@ -33,13 +34,15 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         description="Tables, figures and one page from the records of runs: nothing is trained, evaluated or fetched.",
         epilog="RUN is the path or the name of a run's folder, or the end of its name, such as the fingerprint.",
     )
-    parser.add_argument("outputs", nargs="?", type=Path, default=Path("outputs"), help="the runs' folder (%(default)s)")
+    parser.add_argument(
+        "outputs", nargs="?", type=Path, default=Path("outputs"), help="the runs' folder (%(default)s), or a runs.json"
+    )
     parser.add_argument("--to", type=Path, metavar="FOLDER", help="where the report goes (default: OUTPUTS/report)")
     parser.add_argument(
         "--format",
         type=formats,
-        default=list(FORMATS),
-        metavar=",".join(FORMATS),
+        default=list(FILES),
+        metavar=",".join(FILES),
         help="what to write (default: all); figures come with latex and html",
     )
     parser.add_argument(
@@ -52,15 +55,27 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--compare", nargs=2, metavar="RUN", help="print where the settings and metrics of two runs differ"
     )
+    parser.add_argument(
+        "--fill",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="make the tables of Markdown files anew, each between <!-- table NAME --> and <!-- end of table -->",
+    )
     return parser.parse_args(argv)
+
+
+def home(outputs: Path) -> Path:
+    """The folder of the runs, or of the file that holds them."""
+    return outputs if outputs.is_dir() else outputs.parent
 
 
 def formats(text: str) -> list[str]:
     """A list of formats."""
     chosen = text.split(",")
-    unknown = [name for name in chosen if name not in FORMATS]
+    unknown = [name for name in chosen if name not in FILES]
     if unknown:
-        raise argparse.ArgumentTypeError(f"there is no format {unknown[0]}: choose of {', '.join(FORMATS)}")
+        raise argparse.ArgumentTypeError(f"there is no format {unknown[0]}: choose of {', '.join(FILES)}")
     return chosen
 
 
@@ -71,24 +86,48 @@ def compare(outputs: Path, *wanted: str) -> None:
     print(comparison.text(*(records.find(outputs, run) for run in wanted)))
 
 
-def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
-    """Write what was asked for, and say where it is and what was passed over."""
-    from src.files import write_whole
-    from src.report import records, tables
-    from src.report.formats import csv_text, latex, markdown
+def read(outputs: Path, options: argparse.Namespace) -> "Records":
+    """The runs asked for, and what was passed over."""
+    from src.report import archive, records
 
-    found = records.read(outputs)
+    found = records.Records(archive.read(outputs), {}) if outputs.is_file() else records.read(outputs)
     runs = sweep_runs(found.runs, *options.sweep) if options.sweep else found.runs
     if not runs:
         raise UserError(f"there is no run in {outputs}")
+    return found._replace(runs=runs)
+
+
+def fill(outputs: Path, texts: list[Path], options: argparse.Namespace) -> None:
+    """Make the tables of texts anew; none is written where one cannot be."""
+    from src.files import write_whole
+    from src.report import fill
+
+    runs = read(outputs, options).runs
+    for path, text in [(path, fill.fill(path, runs)) for path in texts]:
+        write_whole(path, text)
+        print(path)
+
+
+def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
+    """Write what was asked for, and say where it is and what was passed over."""
+    from src.files import write_whole
+    from src.report import archive, records, tables
+    from src.report.evidence import evidence_table
+    from src.report.formats import csv_text, latex, markdown
+
+    found = read(outputs, options)
+    runs = found.runs
     shown = (
         [records.find(outputs, run) for run in options.explore] if options.explore else records.representatives(runs)
     )
-    filled = [*tables.paper_tables(runs, sweep=bool(options.sweep)), tables.settings_table(runs)]
+    papers, evidence = tables.paper_tables(runs, sweep=bool(options.sweep)), evidence_table(runs)
+    filled = [*papers, *([evidence] if evidence else []), tables.settings_table(runs)]
     folder.mkdir(parents=True, exist_ok=True)
     for name, write in (("md", markdown), ("csv", csv_text), ("latex", latex)):
         if name in options.format:
             write_whole(folder / FILES[name], write(filled))
+    if "json" in options.format:
+        write_whole(folder / FILES["json"], archive.text(runs))
     if {"latex", "html"} & set(options.format):
         from src.report import figures
 
@@ -96,7 +135,7 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
     if "html" in options.format:
         from src.report import page
 
-        write_whole(folder / FILES["html"], page.page(outputs, found._replace(runs=runs), shown, filled, drawn))
+        write_whole(folder / FILES["html"], page.page(outputs, found, shown, filled, drawn))
     tell(found.passed_over, runs, shown, [folder / FILES[name] for name in options.format])
 
 

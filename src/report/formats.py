@@ -26,22 +26,23 @@ def markdown(tables: Sequence[Table]) -> str:
 
 
 def markdown_table(table: Table) -> str:
-    """One table; pipes in texts would end a cell."""
+    """One table below its title."""
+    return f"## {table.title}\n\n{markdown_body(table)}\n"
+
+
+def markdown_body(table: Table) -> str:
+    """One table, its remarks and what its numbers are; pipes in texts would end a cell."""
     head = ["", *(" ".join(column) for column in table.columns)]
     body = [[f"*{row.label}*" if row.kind != "ours" else row.label, *row.texts] for row in table.rows]
     lines = [head, ["---"] * len(head), *body]
     grid = "\n".join("| " + " | ".join(text.replace("|", r"\|") for text in line) + " |" for line in lines)
     below = [f"{number}. {remark}" for number, remark in enumerate(table.remarks, 1)]
-    return (
-        "\n\n".join(part for part in (f"## {table.title}", grid, "\n".join(below), explanation(table)) if part) + "\n"
-    )
+    return "\n\n".join(part for part in (grid, "\n".join(below), explanation(table)) if part)
 
 
 def explanation(table: Table) -> str:
     """What the numbers are."""
-    if not table.source:
-        return "Mean ± sd over seeds."
-    return f"Mean ± sd over seeds, in brackets the number of runs. Published: {table.source}."
+    return f"{table.note} Published: {table.source}." if table.source else table.note
 
 
 def csv_text(tables: Sequence[Table]) -> str:

@@ -39,6 +39,7 @@ class Run:
     config: Config = field(repr=False)
     record: dict[str, Any] = field(repr=False)
     metrics: dict[str, float] = field(repr=False)
+    evaluations: list[dict[str, Any]] = field(default_factory=list, repr=False)  # the metrics of later ones
 
     @property
     def name(self) -> str:
@@ -75,12 +76,6 @@ class Run:
                 return rows if rows and {"loss", "seconds"} <= rows[0].keys() else []
         except (OSError, ValueError, TypeError):
             return []
-
-    @cached_property
-    def evaluations(self) -> list[dict[str, Any]]:
-        """Metrics of later evaluations."""
-        paths = sorted((self.folder / "evaluations").glob("*.json"))
-        return [content.get("metrics", {}) for path in paths if (content := json_or_nothing(path))]
 
 
 class Records(NamedTuple):
@@ -120,7 +115,13 @@ def read_run(folder: Path) -> Run:
     status = current_status(folder, record)
     scores = whole_json(folder / "metrics.json") if status == "done" else {}
     metrics = {key: value for key, value in scores.items() if isinstance(value, int | float)}
-    return Run(folder, name["model"], name["dataset"], status, config, record, metrics)
+    return Run(folder, name["model"], name["dataset"], status, config, record, metrics, later_evaluations(folder))
+
+
+def later_evaluations(folder: Path) -> list[dict[str, Any]]:
+    """The metrics of every whole file that `python -m src.evaluate` left."""
+    paths = sorted((folder / "evaluations").glob("*.json"))
+    return [content.get("metrics", {}) for path in paths if (content := json_or_nothing(path))]
 
 
 def current_status(folder: Path, record: dict[str, Any]) -> str:

@@ -2,16 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
 
+from src.errors import UserError
 from src.report.records import Run, Value, differing
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
@@ -88,7 +90,8 @@ class Table:
 
     name: str
     title: str
-    source: str
+    note: str  # what its numbers are
+    source: str  # of the published values; empty where it has none
     columns: list[tuple[str, ...]]  # one or two levels
     rows: list[Row]
     remarks: list[str]
@@ -107,9 +110,11 @@ def paper_tables(runs: Sequence[Run], sweep: bool = False) -> list[Table]:
     return [table for name in facts()["tables"] if (table := paper_table(name, runs, sweep))]
 
 
-def paper_table(name: str, runs: Sequence[Run], sweep: bool) -> Table | None:
-    """One of the papers' tables; None where no run belongs to it."""
-    spec = facts()["tables"][name]
+def paper_table(
+    name: str, runs: Sequence[Run], sweep: bool = False, choice: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Table | None:
+    """One of the papers' tables, or of its rows and columns those of a choice; None where no run belongs to it."""
+    spec = narrowed(facts()["tables"][name], choice)
     runs = [run for run in runs if all(run.settings.get(key) == value for key, value in spec.get("only", {}).items())]
     grid = [[cell(spec, row | column, runs, sweep) for column in axis(spec["columns"])] for row in axis(spec["rows"])]
     if not any(is_filled(c) for line in grid for c in line):
@@ -122,7 +127,20 @@ def paper_table(name: str, runs: Sequence[Run], sweep: bool) -> Table | None:
     cells = [c for line in grid for c in line]
     remarks = list(dict.fromkeys(text for c in cells for text in (c.published and c.caveat, *c.remarks) if text))
     rows = [row for i, line in zip(kept_rows, grid, strict=True) for row in lines(labels[i], line, remarks)]
-    return Table(name, spec["title"], spec["source"], [columns[j] for j in kept_columns], rows, remarks, cells)
+    note = "Mean ± sd over seeds, in brackets the number of runs."
+    return Table(name, spec["title"], note, spec["source"], [columns[j] for j in kept_columns], rows, remarks, cells)
+
+
+def narrowed(spec: dict[str, Any], choice: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """A table with some of the values of its levels: `{metric: [rmse]}` leaves its RMSE."""
+    axes = {name: dict(spec[name]) for name in ("rows", "columns")}
+    for level, wanted in choice.items():
+        levels = next((levels for levels in axes.values() if level in levels), {})
+        known = {str(value): value for value in levels.get(level, [])}
+        if unknown := set(wanted) - set(known):
+            raise UserError(f"{spec['title']}: there is no {level}={unknown.pop()} in this table")
+        levels[level] = [value for text, value in known.items() if text in wanted]
+    return spec | axes
 
 
 def axis(levels: dict[str, list[Value]]) -> list[dict[str, Value]]:
@@ -303,7 +321,7 @@ def settings_table(runs: Sequence[Run]) -> Table:
         rows.append(Row(group_label(group[0], runs), "ours", texts, [""] * len(texts)))
         cells += line
     columns: list[tuple[str, ...]] = [("runs",), *((named("metric", metric),) for metric in metrics)]
-    return Table("settings", "All runs by their settings", "", columns, rows, [], cells)
+    return Table("settings", "All runs by their settings", "Mean ± sd over seeds.", "", columns, rows, [], cells)
 
 
 def group_label(run: Run, runs: Iterable[Run]) -> str:

@@ -25,7 +25,7 @@ def test_everything_is_written_and_told(tmp_path: Path, capsys: pytest.CaptureFi
     report = tmp_path / "report"
     names = {str(path.relative_to(report)) for path in report.rglob("*.*")}
     figures = {f"figures/{name}.{kind}" for name in ("objective-mnist", "latents-mnist") for kind in ("pdf", "png")}
-    assert names == {"tables.md", "tables.csv", "tables.tex", "index.html", *figures}
+    assert names == {"tables.md", "tables.csv", "tables.tex", "index.html", "runs.json", *figures}
     main([str(tmp_path)])
     assert "3 runs" in capsys.readouterr().out  # its own folder is no run, and is not named
 

@@ -1,0 +1,53 @@
+"""Tables inside a text, such as a README: what stands between two marks is made from runs.
+
+<!-- table table1 dataset=mnist,fmnist metric=rmse -->
+...
+<!-- end of table -->
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from src.errors import UserError
+from src.report.evidence import evidence_table
+from src.report.formats import markdown_body
+from src.report.records import Run
+from src.report.tables import Table, facts, paper_table
+
+PLACE = re.compile(
+    r"(?P<begin><!-- table (?P<name>\w+)(?P<choice>(?: \w+=\S+)*) -->\n).*?(?P<end><!-- end of table -->)", re.DOTALL
+)
+
+
+def fill(path: Path, runs: Sequence[Run]) -> str:
+    """The text of a file with its tables made anew."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    if not PLACE.search(text):
+        raise UserError(f"{path} has no place for a table: <!-- table table1 --> and, below, <!-- end of table -->")
+    return filled(text, runs)
+
+
+def filled(text: str, runs: Sequence[Run]) -> str:
+    """A text with its tables made anew."""
+
+    def made(place: re.Match[str]) -> str:
+        choice = dict(option.split("=") for option in place["choice"].split())
+        table = table_of(place["name"], runs, {level: values.split(",") for level, values in choice.items()})
+        return f"{place['begin']}\n{markdown_body(table)}\n\n{place['end']}"
+
+    return PLACE.sub(made, text)
+
+
+def table_of(name: str, runs: Sequence[Run], choice: dict[str, list[str]]) -> Table:
+    """A table by its name, or some of its rows and columns."""
+    known = [*facts()["tables"], "evidence"]
+    if name not in known:
+        raise UserError(f"there is no table {name}: choose of {', '.join(known)}")
+    table = evidence_table(runs) if name == "evidence" else paper_table(name, runs, choice=choice)
+    if table is None:
+        raise UserError(f"no run belongs into the table {name}")
+    return table
