@@ -17,7 +17,7 @@ from src.experiment import make_data, make_model, make_trainer
 from src.models.base import Decoder
 from src.specs import make
 
-EPOCHS = 4
+EPOCHS = 8
 
 
 class BareEpochs(Callback):

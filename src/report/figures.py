@@ -197,18 +197,27 @@ def paths(arrays: dict[str, Arrays]) -> Figure:
 
 
 def evidence(runs: Iterable[Run]) -> Figure:
-    """The SAS estimate against the exact log marginal likelihood of the same points, both for each observed value."""
+    """The SAS estimate against the exact log marginal likelihood of the same points, and how far it is from it by N."""
     found = [(run, metrics) for run in runs for metrics in run.evaluations if "exact_evidence" in metrics]
     sizes = sorted({run.active_set for run, _ in found}, key=str_order)
-    figure = Figure(figsize=(COLUMN, 2.6), layout="constrained")
-    axes = figure.subplots()
-    quiet(axes)
+    figure = Figure(figsize=(COLUMN, 2.0), layout="constrained")
+    against, by_number = figure.subplots(1, 2)
     for i, size in enumerate(sizes):
-        points = [(m["exact_evidence"], m["sas_estimate"]) for run, m in found if run.active_set == size]
+        values = [
+            (m["evidence_points"], m["exact_evidence"], m["sas_estimate"]) for run, m in found if run.active_set == size
+        ]
+        number, exact, estimate = np.array(sorted(values)).T
         style: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)], "s": 12}
-        axes.scatter(*np.array(points).T, label=named("active_set", size), **style)
-    axes.axline((found[0][1]["exact_evidence"],) * 2, slope=1, color="black", linewidth=0.5, zorder=0)
-    axes.set_xlabel("exact log marginal likelihood", fontsize=SMALL)
-    axes.set_ylabel("SAS estimate", fontsize=SMALL)
-    add_legend(figure, axes.get_legend_handles_labels()[0])
+        against.scatter(exact, estimate, label=named("active_set", size), **style)
+        by_number.scatter(number, estimate - exact, **style)
+    quiet(against)
+    quiet(by_number)
+    against.axline((found[0][1]["exact_evidence"],) * 2, slope=1, color="black", linewidth=0.5, zorder=0)
+    against.set_xlabel("exact log marginal likelihood", fontsize=SMALL)
+    against.set_ylabel("SAS estimate", fontsize=SMALL)
+    by_number.axhline(0, color="black", linewidth=0.5, zorder=0)
+    by_number.set_xscale("log")
+    by_number.set_xlabel("points N", fontsize=SMALL)
+    by_number.set_ylabel("estimate less exact", fontsize=SMALL)
+    add_legend(figure, against.get_legend_handles_labels()[0])
     return figure
