@@ -13,7 +13,7 @@ from src.errors import UserError
 from src.report.evidence import evidence_table
 from src.report.formats import markdown_body
 from src.report.records import Run
-from src.report.tables import Table, facts, paper_table
+from src.report.tables import Table, facts, paper_table, settings_table
 
 PLACE = re.compile(
     r"(?P<begin><!-- table (?P<name>\w+)(?P<choice>(?: \w+=\S+)*) -->\n).*?(?P<end><!-- end of table -->)", re.DOTALL
@@ -44,10 +44,13 @@ def filled(text: str, runs: Sequence[Run]) -> str:
 
 def table_of(name: str, runs: Sequence[Run], choice: dict[str, list[str]]) -> Table:
     """A table by its name, or some of its rows and columns."""
-    known = [*facts()["tables"], "evidence"]
-    if name not in known:
-        raise UserError(f"there is no table {name}: choose of {', '.join(known)}")
-    table = evidence_table(runs) if name == "evidence" else paper_table(name, runs, choice=choice)
+    others = {"evidence": evidence_table, "settings": settings_table}
+    if name in others:
+        table = others[name](runs)
+    elif name in facts()["tables"]:
+        table = paper_table(name, runs, choice=choice)
+    else:
+        raise UserError(f"there is no table {name}: choose of {', '.join([*facts()['tables'], *others])}")
     if table is None:
         raise UserError(f"no run belongs into the table {name}")
     return table
