@@ -39,6 +39,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     if "bayesian_gplvm" in arguments.only and find_spec("pyro") is None:
         parser.error('bayesian_gplvm has Pyro beside it: pip install -e ".[bench]"')
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler, which measures memory, tells of itself
     machine = describe_machine()
     print("  ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
     rows = []

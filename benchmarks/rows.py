@@ -28,7 +28,7 @@ class Row:
         target = f"{'>=' if self.at_least else '<='} {self.limit:g}"
         mark = "" if self.reached else "  MISSED"
         return (
-            f"{self.name:<42}{self.ours:>10.4g} {self.unit:<3}{self.against:<34}{self.other:>10.4g} {self.unit:<3}"
+            f"{self.name:<50}{self.ours:>10.4g} {self.unit:<3}{self.against:<34}{self.other:>10.4g} {self.unit:<3}"
             f"{self.ratio:>9.2f}  {target}{mark}"
         )
 
