@@ -80,7 +80,8 @@ def log_densities(
     """
     x_active, x_rest = x.tensor_split([active_size])
     z_active, z_rest = z.tensor_split([active_size])
-    k_aa, k_ar = (covariance(kernel, other, z_active).mT for other in (z_active, z_rest))  # in the order of the solves
+    k = covariance(kernel, z, z_active).split([active_size, len(z_rest)])
+    k_aa, k_ar = (part.mT for part in k)  # by columns, as the solves take them
     with torch.no_grad():
         chol, jitter = cholesky(add_diagonal(k_aa, noise))
     active, rest = LogDensities.apply(x_active, x_rest, k_aa, k_ar, variances(kernel, z_rest), noise, chol)
