@@ -62,7 +62,7 @@ def without_what_cannot_change_numbers(config: Config) -> Config:
         *parents, leaf = path.split(".")
         node = config
         for parent in parents:
-            node = node.get(parent, {})
+            node = node.get(parent) or {}
         node.pop(leaf, None)
     return config
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from src.data import sources
 from src.data.module import DataModule, Split
+from src.errors import UserError
 
 
 class ImageFiles(DataModule):
@@ -68,14 +69,16 @@ class CIFAR10Subset(CIFAR10):
     of_each_file = 1017
 
     def load(self) -> tuple[Split, Split]:
-        """From `cifar10_subset.npz` below `root` where there is one."""
-        stored = self.root / "cifar10_subset.npz"
+        """From `cifar10_subset.npz` below `root`, with x_train, y_train, x_test and y_test, where there is one."""
+        stored = self.root / sources.CIFAR10_SUBSET
         if not stored.exists():
             return super().load()
         with np.load(stored) as arrays:
             x_train, y_train, x_test, y_test = (
                 torch.from_numpy(arrays[name]) for name in ("x_train", "y_train", "x_test", "y_test")
             )
+        if (len(x_train), len(x_test)) != (5 * self.of_each_file, self.of_each_file):
+            raise UserError(f"{stored} holds {len(x_train)} + {len(x_test)} images, not 5,085 + 1,017: remove it")
         return Split(x_train, y_train.long()), Split(x_test, y_test.long())
 
 

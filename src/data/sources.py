@@ -294,3 +294,4 @@ CIFAR10 = FileSet(
 )
 
 DATASETS = {"mnist": MNIST, "fmnist": FASHION_MNIST, "cifar10": CIFAR10}
+CIFAR10_SUBSET = "cifar10_subset.npz"  # may take the place of the files of CIFAR-10

@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> None:
         if options.compare:
             compare(options.outputs, *options.compare)
         elif options.fill:
-            fill(options.outputs, options.fill, options)
+            fill_texts(options)
         else:
             report(options.outputs, options.to or home(options.outputs) / "report", options)
     except UserError as error:
@@ -37,7 +37,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "outputs", nargs="?", type=Path, default=Path("outputs"), help="the runs' folder (%(default)s), or a runs.json"
     )
-    parser.add_argument("--to", type=Path, metavar="FOLDER", help="where the report goes (default: OUTPUTS/report)")
+    parser.add_argument(
+        "--to", type=Path, metavar="FOLDER", help="where the report goes (default: report/ beside the runs)"
+    )
     parser.add_argument(
         "--format",
         type=formats,
@@ -97,29 +99,28 @@ def read(outputs: Path, options: argparse.Namespace) -> "Records":
     return found._replace(runs=runs)
 
 
-def fill(outputs: Path, texts: list[Path], options: argparse.Namespace) -> None:
+def fill_texts(options: argparse.Namespace) -> None:
     """Make the tables of texts anew; none is written where one cannot be."""
     from src.files import write_whole
-    from src.report import fill
+    from src.report.fill import fill
 
-    runs = read(outputs, options).runs
-    for path, text in [(path, fill.fill(path, runs)) for path in texts]:
+    found = read(options.outputs, options)
+    texts = {path: fill(path, found.runs) for path in options.fill}
+    for path, text in texts.items():
         write_whole(path, text)
-        print(path)
+    tell(found.passed_over, found.runs, [], list(texts))
 
 
 def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
     """Write what was asked for, and say where it is and what was passed over."""
     from src.files import write_whole
-    from src.report import archive, records, tables
+    from src.report import archive, tables
     from src.report.evidence import evidence_table
     from src.report.formats import csv_text, latex, markdown
 
     found = read(outputs, options)
     runs = found.runs
-    shown = (
-        [records.find(outputs, run) for run in options.explore] if options.explore else records.representatives(runs)
-    )
+    shown = shown_runs(outputs, runs, options.explore)
     papers, evidence = tables.paper_tables(runs, sweep=bool(options.sweep)), evidence_table(runs)
     filled = [*papers, *([evidence] if evidence else []), tables.settings_table(runs)]
     folder.mkdir(parents=True, exist_ok=True)
@@ -137,6 +138,15 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
 
         write_whole(folder / FILES["html"], page.page(outputs, found, shown, filled, drawn))
     tell(found.passed_over, runs, shown, [folder / FILES[name] for name in options.format])
+
+
+def shown_runs(outputs: Path, runs: "list[Run]", wanted: list[str] | None) -> "list[Run]":
+    """The runs of maps and explorer: those asked for, or one a model and dataset; a file of runs has none to show."""
+    from src.report import records
+
+    if wanted:
+        return [records.find(outputs, run) for run in wanted]
+    return [] if outputs.is_file() else records.representatives(runs)
 
 
 def sweep_runs(found: "list[Run]", name: str, *overrides: str) -> "list[Run]":

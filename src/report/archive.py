@@ -1,20 +1,24 @@
 """Runs without their folders: the settings and metrics behind tables, in one small file to publish beside them."""
 
 import json
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from src.errors import UserError
-from src.report.records import NAME, Run
-from src.runs import Config, without_what_cannot_change_numbers
+from src.report.records import NAME, Run, check_config
+from src.runs import CANNOT_CHANGE_NUMBERS, Config, without_what_cannot_change_numbers
 
-RECORDED = ("command", "started", "ended", "seconds", "git", "python", "versions")  # nothing that tells of a machine
+LEFT_OUT = set(CANNOT_CHANGE_NUMBERS) - {"active_set", "kernel", "encoder", "optimizer"}  # these choose the model's own
+
+RECORDED = ("started", "ended", "seconds", "git", "python", "versions")  # and not the machine's name
 
 
 def text(runs: Iterable[Run]) -> str:
-    """One line a run, so that two versions of the file can be compared."""
-    lines = [json.dumps(entry(run), sort_keys=True) for run in sorted(runs, key=lambda run: run.name)]
+    """One line a run, so that two versions of the file can be compared; cells that never ran are none."""
+    ran = sorted((run for run in runs if run.status != "missing"), key=lambda run: run.name)
+    lines = [json.dumps(entry(run), sort_keys=True) for run in ran]
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
@@ -24,21 +28,29 @@ def entry(run: Run) -> dict[str, Any]:
         "name": run.name,
         "status": run.status,
         "config": without_what_cannot_change_numbers(run.config),
-        "record": {key: run.record[key] for key in RECORDED if key in run.record},
+        "record": {"command": portable(run), **{key: run.record[key] for key in RECORDED if key in run.record}},
         "metrics": run.metrics,
         "evaluations": run.evaluations,
     }
 
 
+def portable(run: Run) -> str:
+    """The command that makes this run, without its paths and whatever else cannot change the numbers."""
+    words = shlex.split(run.record.get("command", ""))
+    ours = [word for word in words if not f"{word.partition('=')[0]}.".startswith(tuple(f"{n}." for n in LEFT_OUT))]
+    return shlex.join(ours)
+
+
 def read(path: Path) -> list[Run]:
-    """The runs of such a file."""
+    """The runs of such a file; they have no folders, and so no curves and no pictures."""
     try:
-        return [run_of(**kept) for kept in json.loads(path.read_text())]
+        return [run_of(path, **kept) for kept in json.loads(path.read_text())]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} is no file of runs as `python -m src.report --format json` writes it") from error
 
 
 def run_of(
+    path: Path,
     name: str,
     status: str,
     config: Config,
@@ -46,8 +58,9 @@ def run_of(
     metrics: dict[str, float],
     evaluations: list[dict[str, Any]],
 ) -> Run:
-    """A run as its folder would tell of it, but for its curve and its pictures."""
+    """A run as its folder would tell of it."""
     parts = NAME.fullmatch(name)
     if parts is None:
         raise ValueError(f"{name} is not the name of a run")
-    return Run(Path(name), parts["model"], parts["dataset"], status, config, record, metrics, evaluations)
+    check_config(config)
+    return Run(path / name, parts["model"], parts["dataset"], status, config, record, metrics, evaluations)

@@ -1,38 +1,66 @@
-"""The SAS estimate beside the exact log marginal likelihood of the same points, as later evaluations left them."""
+"""The SAS estimate beside the exact log marginal likelihood of the same points."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from src.report.records import Run
-from src.report.tables import Row, Table, minus, named
+from src.report.tables import Cell, Place, Row, Table, minus, named
 
 COLUMNS: list[tuple[str, ...]] = [("exact",), ("SAS estimate",), ("estimate less exact",)]
 
 
+class Evidence(NamedTuple):
+    """log p(x | z) of N training points of a run, in nats per observed value."""
+
+    run: Run
+    points: int
+    exact: float
+    estimate: float
+    sd: float  # of the estimate, over random batches
+
+
+def evidence_of(runs: Iterable[Run]) -> list[Evidence]:
+    """All that there are, by active set and number of points."""
+    scored = [(run, metrics) for run in runs for metrics in (run.metrics, *run.evaluations)]
+    found = [evidence(run, metrics) for run, metrics in scored if "exact_evidence" in metrics]
+    return sorted(
+        found, key=lambda e: (e.run.dataset, e.run.model, str(e.run.active_set).zfill(9), e.run.seed, e.points)
+    )
+
+
+def evidence(run: Run, metrics: dict[str, Any]) -> Evidence:
+    """That of one evaluation."""
+    exact, estimate, sd = (metrics[key] for key in ("exact_evidence", "sas_estimate", "sas_estimate_sd"))
+    return Evidence(run, int(metrics["evidence_points"]), exact, estimate, sd)
+
+
 def evidence_table(runs: Sequence[Run]) -> Table | None:
     """A line for every run and number of points; None where there is none."""
-    found = [(run, metrics) for run in runs for metrics in run.evaluations if "exact_evidence" in metrics]
+    found = evidence_of(runs)
     if not found:
         return None
-    found.sort(key=lambda pair: (pair[0].dataset, pair[0].model, str(pair[0].active_set).zfill(9), size(pair[1])))
-    rows = [Row(label(run, metrics), "ours", texts(metrics), [""] * len(COLUMNS)) for run, metrics in found]
+    rows = [Row(label(e), "ours", texts(e), [""] * len(COLUMNS)) for e in found]
+    cells = [
+        cell for e in found for cell in (cell_of(e, "exact_evidence", e.exact), cell_of(e, "sas_estimate", e.estimate))
+    ]
     title = "The SAS estimate and the exact evidence, log p(x | z) in nats per observed value"
     note = "Random training points at their latent means; the sd is the estimate's, over random batches."
-    return Table("evidence", title, note, "", COLUMNS, rows, [], [])
+    return Table("evidence", title, note, "", COLUMNS, rows, [], cells)
 
 
-def size(metrics: dict[str, Any]) -> int:
-    """How many points it is the evidence of."""
-    return int(metrics["evidence_points"])
+def label(e: Evidence) -> str:
+    """`SAS-GP, MNIST, A = 100, seed 0, N = 10,000`."""
+    what = (named("model", e.run.model), named("dataset", e.run.dataset), named("active_set", e.run.active_set))
+    return ", ".join([*what, f"seed {e.run.seed}", f"N = {e.points:,}"])
 
 
-def label(run: Run, metrics: dict[str, Any]) -> str:
-    """`SAS-GP, MNIST, A = 100, N = 10,000`."""
-    what = (named("model", run.model), named("dataset", run.dataset), named("active_set", run.active_set))
-    return ", ".join([*what, f"N = {size(metrics):,}"])
+def texts(e: Evidence) -> list[str]:
+    """The estimate with its sd."""
+    return [
+        minus(text) for text in (f"{e.exact:.4f}", f"{e.estimate:.4f} ± {e.sd:.4f}", f"{e.estimate - e.exact:+.4f}")
+    ]
 
 
-def texts(metrics: dict[str, Any]) -> list[str]:
-    """The estimate with its sd over random batches."""
-    exact, estimate, sd = (metrics[key] for key in ("exact_evidence", "sas_estimate", "sas_estimate_sd"))
-    return [minus(text) for text in (f"{exact:.4f}", f"{estimate:.4f} ± {sd:.4f}", f"{estimate - exact:+.4f}")]
+def cell_of(e: Evidence, metric: str, value: float) -> Cell:
+    """One of its values in long form."""
+    return Cell(Place(e.run.model, e.run.dataset, e.run.active_set, metric), (value,))

@@ -1,6 +1,6 @@
 """The papers' figures from the records of our runs, at the width of a column or a page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from src.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, draw_points, quiet, save
+from src.report.evidence import Evidence, evidence_of
 from src.report.records import Run, Value
 from src.report.tables import named
 
@@ -59,8 +60,8 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
         ):
             if available := {model: found for model, found in arrays.items() if needed in found}:
                 yield f"{name}-{dataset}", function(available)
-    if any("exact_evidence" in metrics for run in runs for metrics in run.evaluations):
-        yield "evidence", evidence(runs)
+    if found := evidence_of(runs):
+        yield "evidence", evidence(found)
 
 
 def objectives(runs: Sequence[Run]) -> Figure:
@@ -196,23 +197,20 @@ def paths(arrays: dict[str, Arrays]) -> Figure:
     return figure
 
 
-def evidence(runs: Iterable[Run]) -> Figure:
+def evidence(found: Sequence[Evidence]) -> Figure:
     """The SAS estimate against the exact log marginal likelihood of the same points, and how far it is from it by N."""
-    found = [(run, metrics) for run in runs for metrics in run.evaluations if "exact_evidence" in metrics]
-    sizes = sorted({run.active_set for run, _ in found}, key=str_order)
+    sizes = sorted({e.run.active_set for e in found}, key=str_order)
     figure = Figure(figsize=(COLUMN, 2.0), layout="constrained")
     against, by_number = figure.subplots(1, 2)
     for i, size in enumerate(sizes):
-        values = [
-            (m["evidence_points"], m["exact_evidence"], m["sas_estimate"]) for run, m in found if run.active_set == size
-        ]
-        number, exact, estimate = np.array(sorted(values)).T
+        values = [(e.points, e.exact, e.estimate) for e in found if e.run.active_set == size]
+        number, exact, estimate = np.array(values).T
         style: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)], "s": 12}
         against.scatter(exact, estimate, label=named("active_set", size), **style)
         by_number.scatter(number, estimate - exact, **style)
     quiet(against)
     quiet(by_number)
-    against.axline((found[0][1]["exact_evidence"],) * 2, slope=1, color="black", linewidth=0.5, zorder=0)
+    against.axline((found[0].exact,) * 2, slope=1, color="black", linewidth=0.5, zorder=0)
     against.set_xlabel("exact log marginal likelihood", fontsize=SMALL)
     against.set_ylabel("SAS estimate", fontsize=SMALL)
     by_number.axhline(0, color="black", linewidth=0.5, zorder=0)

@@ -15,8 +15,10 @@ from src.report.formats import markdown_body
 from src.report.records import Run
 from src.report.tables import Table, facts, paper_table, settings_table
 
+BEGIN, END = "<!-- table ", "<!-- end of table -->"
 PLACE = re.compile(
-    r"(?P<begin><!-- table (?P<name>\w+)(?P<choice>(?: \w+=\S+)*) -->\n).*?(?P<end><!-- end of table -->)", re.DOTALL
+    rf"^(?P<begin>{BEGIN}(?P<name>\w+)(?P<choice>(?: \w+=[^\s=]+)*) -->\n)(?:(?!{BEGIN}).)*?^(?P<end>{END})$",
+    re.DOTALL | re.MULTILINE,
 )
 
 
@@ -26,8 +28,12 @@ def fill(path: Path, runs: Sequence[Run]) -> str:
         text = path.read_text()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    if not PLACE.search(text):
-        raise UserError(f"{path} has no place for a table: <!-- table table1 --> and, below, <!-- end of table -->")
+    places, marks = len(PLACE.findall(text)), {("\n" + text).count(f"\n{mark}") for mark in (BEGIN, END)}
+    if not places or marks != {places}:
+        raise UserError(
+            f"{path} has {places} places for tables, and other marks of them: a place is a line such as "
+            "<!-- table table1 metric=rmse,mae --> and, below it, <!-- end of table -->"
+        )
     return filled(text, runs)
 
 
@@ -45,6 +51,8 @@ def filled(text: str, runs: Sequence[Run]) -> str:
 def table_of(name: str, runs: Sequence[Run], choice: dict[str, list[str]]) -> Table:
     """A table by its name, or some of its rows and columns."""
     others = {"evidence": evidence_table, "settings": settings_table}
+    if name in others and choice:
+        raise UserError(f"the table {name} is whole or not at all: leave out {', '.join(choice)}")
     if name in others:
         table = others[name](runs)
     elif name in facts()["tables"]:

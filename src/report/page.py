@@ -26,7 +26,7 @@ CAPTIONS = {
     "latents": "Test images in latent space, {}; grey: predictive sd, each map to its own scale",
     "generation": "Unseen views made from object and angle alone, {}",
     "paths": "Paths, {}",
-    "evidence": "SAS estimate against the exact log marginal likelihood{}",
+    "evidence": "SAS estimate against the exact log marginal likelihood, and the difference by number of points{}",
 }
 
 

@@ -110,12 +110,17 @@ def read_run(folder: Path) -> Run:
     record, config = whole_json(folder / "record.json"), whole_yaml(folder / "config.yaml")
     if record.get("status") not in STATUSES:
         raise ValueError(f"half-written: record.json has the status {record.get('status')}")
-    if not isinstance(config.get("model"), dict) or "seed" not in config:
-        raise ValueError("half-written: config.yaml has no model or no seed")
+    check_config(config)
     status = current_status(folder, record)
     scores = whole_json(folder / "metrics.json") if status == "done" else {}
     metrics = {key: value for key, value in scores.items() if isinstance(value, int | float)}
     return Run(folder, name["model"], name["dataset"], status, config, record, metrics, later_evaluations(folder))
+
+
+def check_config(config: Config) -> None:
+    """Refuse a config that is not a run's."""
+    if not isinstance(config.get("model"), dict) or "seed" not in config:
+        raise ValueError("half-written: config.yaml has no model or no seed")
 
 
 def later_evaluations(folder: Path) -> list[dict[str, Any]]:
@@ -190,6 +195,8 @@ def differing(compared: Iterable[Run]) -> list[str]:
 
 def find(outputs: Path, wanted: str) -> Run:
     """A run by the path or the name of its folder, or by the end of its name, such as the fingerprint."""
+    if outputs.is_file():
+        raise UserError(f"{outputs} holds no folders of runs, from which alone {wanted} can be shown or compared")
     candidates = [Path(wanted), outputs / wanted]
     folder = next((path for path in candidates if (path / "record.json").exists()), None)
     if folder is None:

@@ -49,7 +49,9 @@ class Cell:
     @property
     def sd(self) -> float | None:
         """Over seeds, as of a sample; None for a single one."""
-        return stdev(self.values) if len(self.values) > 1 else None
+        if len(self.values) < 2:
+            return None
+        return stdev(self.values) if all(map(math.isfinite, self.values)) else math.nan
 
     @property
     def difference(self) -> float | None:

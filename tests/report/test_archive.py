@@ -26,25 +26,43 @@ def test_the_tables_of_a_file_of_runs_are_those_of_the_runs(tmp_path: Path) -> N
     main([str(outputs / "report" / "runs.json"), "--to", str(tmp_path / "again")])
     for name in ("tables.md", "tables.csv", "tables.tex", "runs.json"):
         assert (tmp_path / "again" / name).read_text() == (outputs / "report" / name).read_text(), name
-    row = tables.minus("| SAS$GP, MNIST, A = 200, N = 3,000 | -0.5000 | -0.6250 ± 0.0100 | -0.1250 |").replace("$", "-")
+    row = tables.minus("| SAS$GP, MNIST, A = 200, seed 0, N = 3,000 | -0.5000 | -0.6250 ± 0.0100 | -0.1250 |").replace(
+        "$", "-"
+    )
     assert row in (tmp_path / "again" / "tables.md").read_text()
 
 
 def test_nothing_of_the_machine_is_kept(tmp_path: Path) -> None:
-    folder = write_run(tmp_path)
+    command = "python -m src.train model=sas active_set=a100 paths.outputs={0} dataset.root={0} 'logger=[csv]' seed=1"
+    folder = write_run(tmp_path, command=command.format(tmp_path))
     record = json.loads((folder / "record.json").read_text())
     (folder / "record.json").write_text(json.dumps({**record, "host": "secret", "pid": 1, "seconds": 3.0}))
     (kept,) = json.loads(archive.text(records.read(tmp_path).runs))
-    assert kept["record"] == {**{key: record[key] for key in ("command", "started", "git", "versions")}, "seconds": 3.0}
+    assert kept["record"] == {
+        **{key: record[key] for key in ("started", "git", "versions")},
+        "command": "python -m src.train model=sas active_set=a100 seed=1",
+        "seconds": 3.0,
+    }
     assert "paths" not in kept["config"] and str(tmp_path) not in json.dumps(kept)
 
 
-@pytest.mark.parametrize("content", ["", "{}x", "[{}]", '[{"name": "a"}]', "[1]"])
+WITHOUT_MODEL = {"name": "sas-mnist-s0-00000000", "status": "done", "record": {}, "metrics": {}, "evaluations": []}
+
+
+@pytest.mark.parametrize("content", ["", "{}x", "[{}]", "[1]", json.dumps([{**WITHOUT_MODEL, "config": {"seed": 0}}])])
 def test_another_file_is_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "runs.json"
     path.write_text(content)
     with pytest.raises(UserError, match="no file of runs"):
         archive.read(path)
+
+
+def test_what_needs_folders_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "outputs").name
+    main([str(tmp_path / "outputs"), "--format", "json", "--to", str(tmp_path)])
+    for wish in (["--compare", run, run], ["--explore", run]):
+        with pytest.raises(SystemExit, match=r"runs\.json holds no folders of runs"):
+            main([str(tmp_path / "runs.json"), *wish])
 
 
 def test_without_evaluations_there_is_no_table_of_the_evidence(tmp_path: Path) -> None:

@@ -75,7 +75,12 @@ def test_the_evidence_is_drawn_from_later_evaluations(tmp_path: Path) -> None:
     for size in (100, 400):
         folder = write_run(tmp_path, active_set=size) / "evaluations"
         folder.mkdir()
-        metrics = {"exact_evidence": -3.0, "sas_estimate": -3.0 - 10 / size, "evidence_points": 500}
+        metrics = {
+            "exact_evidence": -3.0,
+            "sas_estimate": -3.0 - 10 / size,
+            "sas_estimate_sd": 0.1,
+            "evidence_points": 500,
+        }
         (folder / "1.json").write_text(json.dumps({"metrics": metrics}))
         (folder / "2.json").write_text('{"metr')
     panels: list[Any] = drawn(tmp_path)["evidence"].axes

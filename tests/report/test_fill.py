@@ -43,7 +43,13 @@ def test_only_the_tables_are_made_anew_with_the_rows_and_columns_of_the_mark(out
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("no mark", "has no place for a table"),
+        ("no mark", "has 0 places for tables"),
+        (
+            "<!-- table table1 -->\nprose\n<!-- table table2 -->\n<!-- end of table -->",
+            "has 1 places for tables, and other",
+        ),
+        (f"{TEXT}<!-- table table1 dataset = mnist -->\n<!-- end of table -->", "has 2 places for tables, and other"),
+        ("<!-- table settings dataset=mnist -->\n<!-- end of table -->", "is whole or not at all: leave out dataset"),
         ("<!-- table table7 -->\n<!-- end of table -->", "there is no table table7: choose of table1"),
         ("<!-- table table1 metric=speed -->\n<!-- end of table -->", "there is no metric=speed in this table"),
         ("<!-- table table2 colour=red -->\n<!-- end of table -->", "there is no colour=red in this table"),

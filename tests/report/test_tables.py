@@ -149,8 +149,15 @@ def test_a_score_that_is_not_a_number_is_shown_as_such(tmp_path: Path) -> None:
     assert cell(found, **HERE, metric="rmse").verdict == ""
 
 
+def test_a_seed_that_is_not_a_number_is_no_reason_to_stop(tmp_path: Path) -> None:
+    for seed, value in enumerate((0.2, math.nan)):
+        write_run(tmp_path, seed=seed, metrics={"rmse": value})
+    assert text(table(tmp_path, "table1"), "MNIST RMSE", BAYESIAN_400) == "nan ± nan (2)"
+
+
 def test_the_other_papers_tables(tmp_path: Path) -> None:
-    write_run(tmp_path, "svgp_vae", "rotated_mnist", active_set=None, metrics={"mse_sample": 0.0236, "mse_mean": 0.02})
+    scores, rates = {"mse_sample": 0.0236, "mse_mean": 0.02}, {"schedule": "constant"}
+    write_run(tmp_path, "svgp_vae", "rotated_mnist", active_set=None, metrics=scores, optimizer=rates)
     write_run(tmp_path, "gp_vae", "moving_ball", active_set=None, metrics={"path_rmse": 0.44})
     rotated = table(tmp_path, "rotated_mnist")
     assert text(rotated, "SVGP-VAE", ("test MSE",), "difference") == tables.minus("-0.0015 better")
