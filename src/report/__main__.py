@@ -117,12 +117,13 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
     from src.report import archive, tables
     from src.report.evidence import evidence_table
     from src.report.formats import csv_text, latex, markdown
+    from src.report.settings import settings_table
 
     found = read(outputs, options)
     runs = found.runs
     shown = shown_runs(outputs, runs, options.explore)
     papers, evidence = tables.paper_tables(runs, sweep=bool(options.sweep)), evidence_table(runs)
-    filled = [*papers, *([evidence] if evidence else []), tables.settings_table(runs)]
+    filled = [*papers, *([evidence] if evidence else []), settings_table(runs)]
     folder.mkdir(parents=True, exist_ok=True)
     for name, write in (("md", markdown), ("csv", csv_text), ("latex", latex)):
         if name in options.format:

@@ -13,7 +13,8 @@ from src.errors import UserError
 from src.report.evidence import evidence_table
 from src.report.formats import markdown_body
 from src.report.records import Run
-from src.report.tables import Table, facts, paper_table, settings_table
+from src.report.settings import settings_table
+from src.report.tables import Table, facts, paper_table
 
 BEGIN, END = "<!-- table ", "<!-- end of table -->"
 PLACE = re.compile(

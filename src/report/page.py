@@ -15,11 +15,11 @@ from src.canvas import PALETTE
 from src.report import formats
 from src.report.figures import Arrays, arrays_of
 from src.report.records import Records, Run, differing
+from src.report.settings import METRICS
 from src.report.tables import Table, facts, named, short
 from src.runs import now
 
 HERE = Path(__file__).parent
-METRICS = ("rmse", "mae", "nlpd", "accuracy_1nn", "mse_sample", "path_rmse", "seconds_per_epoch")
 MAX_EXPLORERS, MAX_BYTES = 12, 10_000_000  # of all explorers' pixels, before compression to about a third
 CURVE_POINTS = 150
 CAPTIONS = {

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from src.report import formats, records, tables
+from src.report.settings import settings_table
 from src.report.tables import Table
 from tests.report.handmade import write_run
 
@@ -26,7 +27,7 @@ def filled(tmp_path: Path) -> list[Table]:
     )
     write_run(tmp_path, "svgp_vae", "rotated_mnist", active_set=None, aux="#${}~^\\", seed=1)
     runs = records.read(tmp_path).runs
-    return [*tables.paper_tables(runs), tables.settings_table(runs)]
+    return [*tables.paper_tables(runs), settings_table(runs)]
 
 
 def test_markdown_has_a_cell_for_every_column(filled: list[Table]) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from src.report import page, records, tables
+from src.report.settings import settings_table
 from tests.report.handmade import write_explorer, write_run
 
 
 def made(outputs: Path) -> str:
     found = records.read(outputs)
-    filled = [*tables.paper_tables(found.runs), tables.settings_table(found.runs)]
+    filled = [*tables.paper_tables(found.runs), settings_table(found.runs)]
     return page.page(outputs, found, records.representatives(found.runs), filled, [])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from src.report import records, tables
+from src.report.settings import settings_table
 from src.report.tables import Cell, Place, Table
 from tests.report.handmade import config_of, write_run
 
@@ -107,7 +108,7 @@ def test_runs_that_are_not_what_the_paper_did_are_in_the_table_of_settings_only(
     write_run(tmp_path, latent_dim=5, metrics={"rmse": 0.1})
     runs = records.read(tmp_path).runs
     assert tables.paper_tables(runs) == []
-    (row,) = tables.settings_table(runs).rows
+    (row,) = settings_table(runs).rows
     assert row.label == "Bayesian SAS-GP, MNIST, A = 400" and row.texts == ["1 done", "0.1000"]
 
 
@@ -115,7 +116,7 @@ def test_every_group_has_a_line_in_the_table_of_settings(tmp_path: Path) -> None
     for seed in (0, 1):
         write_run(tmp_path, "sas", "digits", seed, active_set=50, metrics={"rmse": 0.2 + 0.1 * seed})
     write_run(tmp_path, "sas", "digits", active_set=50, epochs=40, status="failed")
-    found = tables.settings_table(records.read(tmp_path).runs)
+    found = settings_table(records.read(tmp_path).runs)
     assert {row.label: row.texts for row in found.rows} == {
         "SAS-GP, digits, A = 50, max_epochs = 20": ["2 done", "0.2500 ± 0.0707"],
         "SAS-GP, digits, A = 50, max_epochs = 40": ["1 failed", ""],
