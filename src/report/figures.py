@@ -130,15 +130,15 @@ def frame(by_epoch: Axes, by_time: Axes, values: np.ndarray, title: str) -> None
 
 def latent_maps(arrays: dict[str, Arrays]) -> Figure:
     """Test images in the latent planes of several models side by side, over the predictive sd."""
-    columns = min(4, len(arrays))
+    columns = min(5, len(arrays))
     rows = -(-len(arrays) // columns)
     width = COLUMN if columns <= 2 else PAGE
     figure = Figure(figsize=(width, 0.3 + rows * (width / columns + 0.1)), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).flat
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes, (model, found) in zip(panels, arrays.items(), strict=False):
         draw_latents(figure, axes, found, legend=figure.legends == [])
         axes.set_title(named("model", model), fontsize=LARGE, pad=3)
-    for axes in list(panels)[len(arrays) :]:
+    for axes in panels[len(arrays) :]:
         axes.set_axis_off()
     return figure
 

@@ -56,6 +56,13 @@ def test_maps_stand_side_by_side_with_their_labels(tmp_path: Path) -> None:
     assert "z₁" in panel(figure, 1).get_xlabel()
 
 
+def test_places_that_no_map_fills_are_empty(tmp_path: Path) -> None:
+    for model in ("sas", "bayesian_sas", "gplvm", "bayesian_gplvm", "vae", "svgp_vae", "gp_vae"):
+        write_explorer(write_run(tmp_path, model))
+    shown = [axes.get_title() for axes in drawn(tmp_path)["latents-mnist"].axes if axes.axison]
+    assert len(shown) == 7 and all(shown)
+
+
 def test_generated_views_and_paths_are_those_of_the_runs(tmp_path: Path) -> None:
     views, paths = np.full((10, 1, 4, 4), 0.25, np.float32), np.arange(300.0, dtype=np.float32).reshape(5, 30, 2)
     rotated = write_run(tmp_path, "svgp_vae", "rotated_mnist", active_set=None)
