@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import resource
 import signal
 import sys
@@ -158,6 +159,11 @@ def peak_memory() -> float:
     """The most memory used so far, in MB: the GPU's where there is one, else the process's."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated() / 2**20
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux; getrusage would tell of the process that started this one, where that had more
+        peak = re.search(r"^VmHWM:\s*(\d+) kB$", status.read_text(), re.MULTILINE)
+        if peak:
+            return int(peak[1]) / 2**10
     unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kilobytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 

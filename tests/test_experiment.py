@@ -291,3 +291,13 @@ def test_the_command_line_from_another_folder(tmp_path: Path) -> None:
     refusal = command("src.train", "active_set.size=600", cwd=tmp_path)
     assert refusal.returncode == 1
     assert "Error: active_set.size=600 must be" in refusal.stderr and "Traceback" not in refusal.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process has the peak of its own in any case")
+def test_the_peak_memory_is_not_that_of_the_process_that_started_this_one() -> None:
+    child = "from src.experiment import peak_memory; print(peak_memory())"
+    parent = (
+        "import numpy, subprocess, sys; held = numpy.ones(2**28); subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    )
+    told = subprocess.run([sys.executable, "-c", parent, child], check=True, capture_output=True, text=True).stdout
+    assert 100 < float(told) < 2000
