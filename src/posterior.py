@@ -42,14 +42,19 @@ def build(kind: Kind, mean: Tensor, spread: Tensor) -> Posterior:
     if kind == "point":
         return Point(mean)
     if kind == "diagonal":
-        variance = softplus(spread)
+        variance = positive(spread)
         return Independent(Normal(mean, variance.sqrt(), validate_args=False), 1, validate_args=False)
     return MultivariateNormal(mean, scale_tril=lower_triangle(spread, mean.shape[-1]), validate_args=False)
 
 
+def positive(spread: Tensor) -> Tensor:
+    """softplus(.), kept above 1e-35: float32 has no logarithm of less, and a variance that vanished stops a training."""
+    return softplus(spread.clamp_min(-80.0))
+
+
 def lower_triangle(spread: Tensor, size: int) -> Tensor:
     """The Cholesky factor [B, Q, Q] with positive diagonal sqrt(softplus(.)): the first Q numbers are the diagonal."""
-    diagonal, below = softplus(spread[..., :size]).sqrt(), spread[..., size:]
+    diagonal, below = positive(spread[..., :size]).sqrt(), spread[..., size:]
     rows, columns = torch.tril_indices(size, size, offset=-1, device=spread.device)
     batch = torch.arange(len(spread), device=spread.device)[:, None]
     return diagonal.diag_embed().index_put((batch, rows, columns), below)

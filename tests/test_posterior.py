@@ -43,6 +43,17 @@ def test_the_divergence_is_that_of_torch_and_of_the_formula(kind: Kind) -> None:
     torch.testing.assert_close(kl_to_prior(q), 0.5 * (trace + mean.square().sum(-1) - 3 - torch.logdet(covariance)))
 
 
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+def test_a_net_that_asks_for_no_variance_at_all_does_not_stop_the_training(kind: Kind) -> None:
+    """As happens in the first steps on CIFAR-10, in float32."""
+    spread = torch.full((3, spread_size(kind, 2)), -190.0)
+    spread[:, 2:] = 0
+    spread.requires_grad_()
+    q = build(kind, torch.zeros(3, 2), spread)
+    (q.rsample().sum() + kl_to_prior(q).sum()).backward()
+    assert kl_to_prior(q).isfinite().all() and spread.grad is not None and spread.grad.isfinite().all()
+
+
 def test_a_point_has_no_divergence() -> None:
     with pytest.raises(TypeError, match="no density"):
         kl_to_prior(Point(torch.zeros(2, 2)))
