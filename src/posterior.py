@@ -48,7 +48,7 @@ def build(kind: Kind, mean: Tensor, spread: Tensor) -> Posterior:
 
 
 def positive(spread: Tensor) -> Tensor:
-    """softplus(.), kept above 1e-35: float32 has no logarithm of less, and a variance that vanished stops a training."""
+    """softplus(.), kept above 1e-35: float32 has no logarithm of zero, which would stop the training."""
     return softplus(spread.clamp_min(-80.0))
 
 
