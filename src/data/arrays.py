@@ -2,6 +2,7 @@
 
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from src.data.module import DataModule, Split, file_of
+from src.data.module import DataModule, Split, split_of
 from src.errors import UserError
 
 NPZ_NAMES = ("x_train", "y_train", "x_test", "y_test", "x", "y")
@@ -49,15 +50,15 @@ class Arrays(DataModule):
     def load(self) -> tuple[Split, Split]:
         """Read, check and pair the arrays."""
         x_train, y_train, x_test, y_test = find_arrays(self.paths)
-        train, mapped = observations(x_train), file_of(x_train.array)
+        train = observations(x_train)
         if x_test is None:
             (labels,) = encode_labels(checked_labels(y_train, len(train)))
-            return hold_out(Split(train, labels, mapped=mapped))
+            return hold_out(replace(train, y=labels))
         test = observations(x_test)
-        if test.shape[1:] != train.shape[1:] or test.dtype != train.dtype:
+        if test.x.shape[1:] != train.x.shape[1:] or test.x.dtype != train.x.dtype:
             raise UserError(f"{describe(x_test)} does not fit {describe(x_train)}")
         labels, test_labels = encode_labels(checked_labels(y_train, len(train)), checked_labels(y_test, len(test)))
-        return Split(train, labels, mapped=mapped), Split(test, test_labels, mapped=file_of(x_test.array))
+        return replace(train, y=labels), replace(test, y=test_labels)
 
 
 def find_arrays(paths: dict[str, str | None]) -> tuple[Stored, Stored | None, Stored | None, Stored | None]:
@@ -123,30 +124,29 @@ def describe(stored: Stored) -> str:
     return f"{stored.where} ({stored.array.dtype} {list(stored.array.shape)})"
 
 
-def observations(stored: Stored) -> Tensor:
+def observations(stored: Stored) -> Split:
     """Images or vectors, one a row: [N, H, W] becomes [N, 1, H, W], uint8 stays, floats become float32."""
     array = stored.array
     if array.ndim < 2 or array.size == 0:
         raise UserError(f"{describe(stored)} must have a row for each sample: [N, D], [N, H, W] or [N, C, H, W]")
     if array.dtype.kind == "f":
-        array = finite_floats(stored)
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32, copy=False)
     elif array.dtype != np.uint8:
         raise UserError(f"{describe(stored)} must be saved as uint8 (images, 0 to 255) or as floats (used as they are)")
-    x = torch.from_numpy(array)
-    return x.unsqueeze(1) if x.ndim == 3 else x
+    split = split_of(array[:, None] if array.ndim == 3 else array)
+    if array.dtype.kind == "f":
+        check_finite(split, stored.where)
+    return split
 
 
-def finite_floats(stored: Stored) -> np.ndarray:
-    """The array as float32, without a copy where it is that already; looked through in blocks to spare memory."""
-    with np.errstate(over="ignore"):
-        array = stored.array.astype(np.float32, copy=False)
-    for start in range(0, len(array), ROWS_AT_ONCE):
-        rows = array[start : start + ROWS_AT_ONCE]
-        finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+def check_finite(split: Split, where: str) -> None:
+    """Look through all of it, name the first row that has anything else."""
+    for chunk in split.chunks(ROWS_AT_ONCE):
+        finite = chunk.x.flatten(1).isfinite().all(1)
         if not finite.all():
-            row = start + finite.argmin()
-            raise UserError(f"{stored.where} has NaN or infinite values (as float32), first in row {row}")
-    return array
+            row = chunk.index[~finite][0]
+            raise UserError(f"{where} has NaN or infinite values (as float32), first in row {row}")
 
 
 def checked_labels(stored: Stored | None, num_data: int) -> np.ndarray | None:
@@ -179,4 +179,4 @@ def hold_out(data: Split) -> tuple[Split, Split]:
     num_test = max(1, len(data) // 10)
     test, train = data[order[:num_test].sort().values], order[num_test:].sort().values
     labels = None if data.y is None else data.y[train]
-    return Split(data.x, labels, rows=train, mapped=data.mapped), Split(test.x, test.y)
+    return replace(data, y=labels, rows=train), Split(test.x, test.y)

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from src.data import sources
 from src.data.images import ImageFiles, idx_split
-from src.data.module import Split, file_of
+from src.data.module import Split, split_of
 from src.errors import UserError
 from src.files import whole
 from src.randomness import stream
@@ -45,9 +45,9 @@ class MNISTMillion(ImageFiles):
     def load(self) -> tuple[Split, Split]:
         """Made where it is missing, then mapped; "c" never writes to the file, but gives torch writable memory."""
         images, labels = make(self.root, self.size)
-        x = np.lib.format.open_memmap(images, mode="c")
+        x = np.lib.format.open_memmap(images, mode="c")[:, None]
         y = torch.from_numpy(np.load(labels)).long()
-        return Split(torch.from_numpy(x).unsqueeze(1), y, mapped=file_of(x)), idx_split(self.contents(), "t10k")
+        return split_of(x, y), idx_split(self.contents(), "t10k")
 
 
 def make(root: Path, size: int) -> tuple[Path, Path]:

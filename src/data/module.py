@@ -1,9 +1,11 @@
 """The data of a run: two splits held in memory, and batches that are an index into them."""
 
+import os
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from mmap import MADV_DONTNEED, mmap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -34,19 +36,37 @@ class Batch:
         return Batch(self.x.to(device), y, self.index.to(device), aux)
 
 
+class RowFile:
+    """The file that an array is mapped from, for reading rows of it.
+
+    What is read is the batch alone. Touching the mapped array would leave the pages around every row in the memory of
+    the process, soon all of them, or cost as many page faults again where they are given back.
+    """
+
+    def __init__(self, path: Path, start: int, row_bytes: int) -> None:
+        self.file, self.start, self.row_bytes = path.open("rb", buffering=0), start, row_bytes
+        weakref.finalize(self, self.file.close)
+
+    def read(self, rows: Tensor) -> Tensor:
+        """The bytes of the rows, one after the other, by a call of the system for each."""
+        file, size = self.file.fileno(), self.row_bytes
+        read = bytearray().join([os.pread(file, size, self.start + size * row) for row in rows.tolist()])
+        return torch.frombuffer(read, dtype=torch.uint8)
+
+
 @dataclass(frozen=True)
 class Split(Dataset[Batch]):
     """The training or the test part of a dataset: uint8 images stay uint8 until a model turns a batch to float.
 
-    x may lie in a memory-mapped file of any size: nothing copies the whole of it, a split of some of its rows shares
-    it, and the pages that a batch touched are given back to the system, which still has them at hand.
+    x may be mapped from a file of any size: nothing copies the whole of it, a split of some of its rows shares it, and
+    batches are read from the file.
     """
 
     x: Tensor  # [N, *shape], or more rows, of which `rows` are the split's
     y: Tensor | None = None  # [N]
     aux: Tensor | None = None  # [N, P]
     rows: Tensor | None = None  # [N], None for all of x
-    mapped: mmap | None = None  # the file that x lies in
+    file: RowFile | None = None  # that x is mapped from
 
     def __len__(self) -> int:
         return len(self.x if self.rows is None else self.rows)
@@ -54,10 +74,10 @@ class Split(Dataset[Batch]):
     def __getitem__(self, index: Tensor) -> Batch:
         """A whole batch with one gather, not one Python call a sample; `index_select` copies whole rows, x[] values."""
         y, aux = (None if t is None else t[index] for t in (self.y, self.aux))
-        x = self.x.index_select(0, index if self.rows is None else self.rows[index])
-        if self.mapped is not None:
-            self.mapped.madvise(MADV_DONTNEED)
-        return Batch(x, y, index, aux)
+        rows = index if self.rows is None else self.rows[index]
+        if self.file is None:
+            return Batch(self.x.index_select(0, rows), y, index, aux)
+        return Batch(self.file.read(rows).view(self.x.dtype).view(-1, *self.x.shape[1:]), y, index, aux)
 
     def chunks(self, size: int) -> Iterator[Batch]:
         """All of the split, in order."""
@@ -69,9 +89,12 @@ class Split(Dataset[Batch]):
         return self[torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))[:size]]
 
 
-def file_of(array: np.ndarray) -> mmap | None:
-    """The file that an array is mapped from, if it is."""
-    return array.base if isinstance(array.base, mmap) else None
+def split_of(array: np.ndarray, y: Tensor | None = None) -> Split:
+    """A split of an array that is in memory, or mapped as a file has it."""
+    file = None
+    if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
+        file = RowFile(Path(array.filename), array.offset, array[0].nbytes)
+    return Split(torch.from_numpy(array), y, file=file)
 
 
 class EpochSampler(Sampler[Any], ABC):

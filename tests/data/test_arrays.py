@@ -1,5 +1,6 @@
 """A person's own arrays: what is kept, what is turned, and a clear sentence for everything that does not fit."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,33 @@ def test_an_npy_file_is_mapped_and_never_written_to(save: Callable[..., str]) ->
     assert any(path in line for line in Path("/proc/self/maps").read_text().splitlines())
     train.x.zero_()
     assert np.array_equal(np.load(path), FLOATS)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the maps of a process are read from /proc")
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+def test_nothing_of_a_mapped_file_stays_in_memory(save: Callable[..., str], dtype: str) -> None:
+    """Neither the search for values that are not finite nor any batch touches the map."""
+
+    def kilobytes() -> list[str]:
+        """Of each mapping of the file."""
+        after_name = Path("/proc/self/smaps").read_text().split(path)[1:]
+        return [match[1] for text in after_name if (match := re.search(r"Rss: +(\d+) kB", text))]
+
+    x = np.arange(150_000).reshape(1000, 3, 50).astype(dtype)
+    path = save("x.npy", x)
+    data = Arrays(path, batch_size=100, test=path)
+    data.setup()
+    assert kilobytes() == ["0", "0"]
+    for batch in data.train_dataloader():
+        assert np.array_equal(batch.x[:, 0].numpy(), x[batch.index.numpy()])
+    assert kilobytes() == ["0", "0"]
+
+
+@pytest.mark.parametrize("array", [np.asfortranarray(FLOATS), FLOATS.astype(np.float64), FLOATS.astype(">f4")])
+def test_a_file_that_does_not_have_rows_as_they_are_used(save: Callable[..., str], array: np.ndarray) -> None:
+    path = save("x.npy", array)
+    train, _ = load(path, test=path)
+    assert np.array_equal(train[torch.tensor([7, 3])].x.numpy(), FLOATS[[7, 3]])
 
 
 def test_a_tenth_is_held_out_the_same_in_every_run(save: Callable[..., str]) -> None:
