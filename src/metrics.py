@@ -63,9 +63,11 @@ def accuracy_1nn(known: Tensor, labels: Tensor, z: Tensor, expected: Tensor) -> 
 @torch.no_grad()
 def latent_means(model: Decoder, split: Split, seen: bool) -> Tensor:
     """The latent means [n, Q] of a split, on the CPU; `seen` tells whether its rows are those of the training data."""
-    chunks = tqdm(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK), leave=False, disable=None)
-    batches = (chunk.to(model.data_mean.device) for chunk in chunks)
-    return torch.cat([model.encode(b.x, b.index if seen else None, b.aux).mean.cpu() for b in batches])
+    z = model.data_mean.new_empty(len(split), model.latent_dim, device="cpu")  # kept chunks would fragment the heap
+    for chunk in tqdm(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK), leave=False, disable=None):
+        batch = chunk.to(model.data_mean.device)
+        z[chunk.index] = model.encode(batch.x, batch.index if seen else None, batch.aux).mean.cpu()
+    return z
 
 
 def given_sets(model: Decoder, train: Split, size: int | None, count: int, seed: int) -> list[Any]:

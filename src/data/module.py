@@ -43,15 +43,19 @@ class RowFile:
     the process, soon all of them, or cost as many page faults again where they are given back.
     """
 
-    def __init__(self, path: Path, start: int, row_bytes: int) -> None:
-        self.file, self.start, self.row_bytes = path.open("rb", buffering=0), start, row_bytes
+    def __init__(self, path: Path, start: int) -> None:
+        self.path, self.file, self.start = path, path.open("rb", buffering=0), start
         weakref.finalize(self, self.file.close)
 
-    def read(self, rows: Tensor) -> Tensor:
-        """The bytes of the rows, one after the other, by a call of the system for each."""
-        file, size = self.file.fileno(), self.row_bytes
-        read = bytearray().join([os.pread(file, size, self.start + size * row) for row in rows.tolist()])
-        return torch.frombuffer(read, dtype=torch.uint8)
+    def read(self, rows: Tensor, x: Tensor) -> None:
+        """Fill x [B, *shape] with these rows [B]: a call of the system for each, and no small object that stays."""
+        places = x.numpy()
+        file, size = self.file.fileno(), places[0].nbytes
+        read = sum(
+            os.preadv(file, [place], self.start + size * row) for place, row in zip(places, rows.tolist(), strict=True)
+        )
+        if read != places.nbytes:
+            raise UserError(f"{self.path} has become shorter while it was in use")
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ class Split(Dataset[Batch]):
         rows = index if self.rows is None else self.rows[index]
         if self.file is None:
             return Batch(self.x.index_select(0, rows), y, index, aux)
-        return Batch(self.file.read(rows).view(self.x.dtype).view(-1, *self.x.shape[1:]), y, index, aux)
+        x = self.x.new_empty(len(rows), *self.x.shape[1:])
+        self.file.read(rows, x)
+        return Batch(x, y, index, aux)
 
     def chunks(self, size: int) -> Iterator[Batch]:
         """All of the split, in order."""
@@ -93,7 +99,7 @@ def split_of(array: np.ndarray, y: Tensor | None = None) -> Split:
     """A split of an array that is in memory, or mapped as a file has it."""
     file = None
     if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
-        file = RowFile(Path(array.filename), array.offset, array[0].nbytes)
+        file = RowFile(Path(array.filename), array.offset)
     return Split(torch.from_numpy(array), y, file=file)
 
 

@@ -153,7 +153,10 @@ class Decoder(LightningModule, ABC):
 
         pca = PCA(self.latent_dim, whiten=True, svd_solver="covariance_eigh")
         pca.fit(self.centred(train.draw(10_000, self.seed).x))
-        return torch.cat([torch.as_tensor(pca.transform(self.centred(chunk.x))) for chunk in train.chunks(4096)])
+        scores = self.data_mean.new_empty(len(train), self.latent_dim)
+        for chunk in train.chunks(4096):
+            scores[chunk.index] = torch.as_tensor(pca.transform(self.centred(chunk.x)), dtype=scores.dtype)
+        return scores
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take the checkpoint's precision, so that a float64 model predicts in float64."""

@@ -91,6 +91,15 @@ def test_nothing_of_a_mapped_file_stays_in_memory(save: Callable[..., str], dtyp
     assert kilobytes() == ["0", "0"]
 
 
+def test_a_file_that_is_cut_while_it_is_in_use(save: Callable[..., str]) -> None:
+    path = save("x.npy", BYTES)
+    train, _ = load(path, test=path)
+    with Path(path).open("r+b") as file:
+        file.truncate(300)
+    with pytest.raises(UserError, match="has become shorter while it was in use"):
+        train[torch.arange(20)]
+
+
 @pytest.mark.parametrize("array", [np.asfortranarray(FLOATS), FLOATS.astype(np.float64), FLOATS.astype(">f4")])
 def test_a_file_that_does_not_have_rows_as_they_are_used(save: Callable[..., str], array: np.ndarray) -> None:
     path = save("x.npy", array)
