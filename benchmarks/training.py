@@ -1,6 +1,6 @@
 """Whole epochs on MNIST through Lightning beside a bare loop, and the loading of batches beside torchvision's."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -20,28 +20,27 @@ from src.specs import make
 EPOCHS = 8
 
 
-class BareEpochs(Callback):
-    """Before every epoch of Lightning's, an epoch of the bare loop on a model of its own; the seconds of both."""
+class BareSteps(Callback):
+    """Before every step of Lightning's, one of the bare loop on a model of its own; the seconds of both, by epoch."""
 
-    def __init__(self, bare: Callable[[], None]) -> None:
+    def __init__(self, bare: Iterator[None]) -> None:
         self.bare = bare
         self.bare_seconds: list[float] = []
         self.lightning_seconds: list[float] = []
-        self.ended = 0.0
+        self.ended = perf_counter()
 
     def on_train_epoch_start(self, *_: Any) -> None:
-        """What passed since the last bare epoch was Lightning's, with its checkpoint."""
-        now = perf_counter()
-        if self.bare_seconds:
-            self.lightning_seconds.append(now - self.ended)
-        start = perf_counter()
-        self.bare()
-        self.ended = perf_counter()
-        self.bare_seconds.append(self.ended - start)
+        """Of another epoch, to which what ended the one before is counted, its checkpoint included."""
+        self.bare_seconds.append(0.0)
+        self.lightning_seconds.append(0.0)
 
-    def on_train_end(self, *_: Any) -> None:
-        """The last epoch."""
-        self.lightning_seconds.append(perf_counter() - self.ended)
+    def on_train_batch_start(self, *_: Any) -> None:
+        """What passed since the last bare step was Lightning's."""
+        started = perf_counter()
+        self.lightning_seconds[-1] += started - self.ended
+        next(self.bare)
+        self.ended = perf_counter()
+        self.bare_seconds[-1] += self.ended - started
 
 
 def epochs() -> Iterator[Row]:
@@ -51,7 +50,7 @@ def epochs() -> Iterator[Row]:
         config = composed(f"model={name}", "dataset=mnist", "active_set=a200", *trainer_options)
         data = make_data(config)
         model, other = (started(config, data) for _ in range(2))
-        callback = BareEpochs(bare_epoch(other, data))
+        callback = BareSteps(bare_steps(other, data))
         with TemporaryDirectory() as folder:
             trainer = make_trainer(config, History(Path(folder) / "history.csv"), Path(folder), callback)
             trainer.fit(model, datamodule=data)
@@ -67,17 +66,15 @@ def started(config: dict[str, Any], data: DataModule) -> Decoder:
     return model
 
 
-def bare_epoch(model: Decoder, data: DataModule) -> Callable[[], None]:
-    """Objective, backward and optimiser over all batches, and nothing else."""
+def bare_steps(model: Decoder, data: DataModule) -> Iterator[None]:
+    """Objective, backward and optimiser on one batch after the other, and nothing else."""
     optimizer, loader = model.make_optimizer(), data.train_dataloader()
-
-    def epoch() -> None:
+    while True:
         for batch in loader:
             optimizer.zero_grad()
             model.objective(batch).loss.backward()
             optimizer.step()
-
-    return epoch
+            yield
 
 
 def loading() -> Iterator[Row]:

@@ -84,28 +84,32 @@ def over_processes(trainer: Trainer, values: list[float]) -> list[float]:
 class Checkpoints(Checkpoint):
     """`last.ckpt` after every epoch and, in long epochs, every few minutes; the one before stays as `previous.ckpt`.
 
+    Where writing would take more than half a hundredth of the time, short epochs go without; the last one does not.
     A run stops here too, after a checkpoint: when its time is over, when it was asked to, and at SIGTERM.
     """
 
     def __init__(self, folder: Path, minutes: float, max_time: float | None = None) -> None:
-        self.folder, self.seconds = folder, 60 * minutes
+        self.folder, self.seconds, self.writing = folder, 60 * minutes, 0.0
         self.saved = self.looked = time.monotonic()
         self.deadline = math.inf if max_time is None else time.monotonic() + max_time
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Save where it is time to; the last batch is left to the end of the epoch."""
-        if trainer.is_last_batch:
-            return
-        reason = self.reason_to_stop(trainer)
-        if self.agreed(trainer, reason is not None or time.monotonic() > self.saved + self.seconds):
-            self.save(trainer)
-            self.stop_for(self.agreed(trainer, reason))
+        """The last batch is left to the end of the epoch."""
+        if not trainer.is_last_batch:
+            self.save_or_stop(trainer, self.reason_to_stop(trainer), every=self.seconds)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Lightning calls checkpoints last, so that the epoch's row of the history is in it."""
-        self.save(trainer)
-        if trainer.current_epoch + 1 != trainer.max_epochs:
-            self.stop_for(self.agreed(trainer, self.reason_to_stop(trainer)))
+        if trainer.current_epoch + 1 == trainer.max_epochs:
+            self.save(trainer)
+        else:
+            self.save_or_stop(trainer, self.reason_to_stop(trainer), every=min(self.seconds, 200 * self.writing))
+
+    def save_or_stop(self, trainer: Trainer, reason: str | None, every: float) -> None:
+        """Save where there is a reason to stop, and then do, or where the last checkpoint is so many seconds old."""
+        if self.agreed(trainer, reason is not None or time.monotonic() >= self.saved + every):
+            self.save(trainer)
+            self.stop_for(self.agreed(trainer, reason))
 
     def agreed(self, trainer: Trainer, decision: Any) -> Any:
         """What the first of several processes decided: all save and stop together, or none."""
@@ -133,12 +137,14 @@ class Checkpoints(Checkpoint):
 
     def save(self, trainer: Trainer) -> None:
         """Write the checkpoint whole."""
+        started = time.monotonic()
         last, previous = (self.folder / name for name in CHECKPOINTS)
         with written_by_first(trainer, last) as unfinished:
             trainer.save_checkpoint(unfinished)
             if trainer.is_global_zero and last.exists():
                 last.replace(previous)
         self.saved = time.monotonic()
+        self.writing = self.saved - started
 
 
 def written_by_first(trainer: Trainer, path: Path) -> AbstractContextManager[Path]:

@@ -1,6 +1,7 @@
 """The benchmark computes the ratios it prints, and fails where one misses its target."""
 
 import json
+from itertools import islice
 from pathlib import Path
 from time import sleep
 
@@ -9,7 +10,7 @@ import pytest
 from benchmarks import growth
 from benchmarks.__main__ import ROWS, main, rows_of
 from benchmarks.rows import faster, seconds, slower
-from benchmarks.training import bare_epoch, started
+from benchmarks.training import bare_steps, started
 from src.data.images import Digits
 from tests.configs import composed
 
@@ -74,5 +75,6 @@ def test_the_bare_loop_trains() -> None:
     model = started(config, data)
     batch = data.train.draw(256, 0)
     before = model.objective(batch).loss
-    bare_epoch(model, data)()
+    for _ in islice(bare_steps(model, data), 10):
+        pass
     assert model.objective(batch).loss < before

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset, Sampler
 
 from src.errors import UserError
 from src.randomness import stream
@@ -32,6 +32,8 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on a device."""
+        if self.x.device == device:
+            return self
         y, aux = (None if t is None else t.to(device) for t in (self.y, self.aux))
         return Batch(self.x.to(device), y, self.index.to(device), aux)
 
@@ -146,13 +148,20 @@ class ShuffledBatches(EpochSampler):
         return torch.randperm(self.num_data, generator=generator).split(self.batch_size)
 
 
-class Batches(DataLoader[Any]):
-    """A loader of the whole batches that an epoch's sampler names; a checkpoint holds where in the epoch it is."""
+class Batches:
+    """The whole batches that an epoch's sampler names; a checkpoint holds where in the epoch it is.
 
-    sampler: EpochSampler
+    Not a DataLoader: its samples, workers and collation are not needed where a batch is one gather.
+    """
 
     def __init__(self, dataset: Dataset[Batch], sampler: EpochSampler) -> None:
-        super().__init__(dataset, sampler=sampler, batch_size=None)
+        self.dataset, self.sampler = dataset, sampler
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(self.dataset.__getitem__, self.sampler)
 
     def state_dict(self) -> dict[str, int]:
         """How many steps of the epoch are done."""
@@ -211,6 +220,10 @@ class DataModule(LightningDataModule):
         """This process among all that train together: its rank, and how many there are."""
         trainer = self.trainer
         return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+        """As Lightning does it, which first looks for what there may be to move."""
+        return batch.to(device)
 
     def scores(self, model: "Decoder") -> dict[str, float]:
         """Test scores that only this dataset has, beside the metrics that all share; here none."""

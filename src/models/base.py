@@ -1,8 +1,10 @@
 """What every model shares: a model writes `objective` and `decode`, the rest is written once, here."""
 
 import math
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import gpytorch
@@ -12,7 +14,6 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.nn import Parameter
 from torch.optim import Optimizer, SparseAdam
-from torch.optim.lr_scheduler import LambdaLR
 
 from src.data.module import Batch, DataModule, Split
 from src.errors import NumericalError, UserError
@@ -42,6 +43,7 @@ class Decoder(LightningModule, ABC):
     data_mean: Tensor  # [D]
     active_size: int | None = None  # how many training points `decode` conditions on; None where it needs none
     posteriors: ClassVar[tuple[Kind, ...]]  # the forms of q(z) that fit the model, the default first
+    seeds: Mapping[int, int] = MappingProxyType({})  # of the next steps
 
     def __init__(
         self,
@@ -117,6 +119,19 @@ class Decoder(LightningModule, ABC):
 
         return fit(self.latents.kind, known[nearest], log_likelihood, steps, lr)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Lightning writes down every hook that it calls, 46 times a step; torch would look for a parameter first."""
+        if name == "_current_fx_name":
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Optimizer) -> None:
+        """As torch does it, without its record for a profiler."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
     def per_value(self, terms: dict[str, Tensor], jitter: float = 0.0) -> Terms:
         """The loss, minus the sum of these terms in nats, for each of the N D observed values."""
         parts = {name: term / (self.num_data * self.data_mean.numel()) for name, term in terms.items()}
@@ -163,8 +178,14 @@ class Decoder(LightningModule, ABC):
         self.to(checkpoint["state_dict"]["data_mean"].dtype)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Make the step's random numbers a function of seed, step and rank, whatever happened before."""
-        seed = stream(self.seed, self.global_step, self.global_rank)
+        """Make the step's rates and random numbers a function of step, seed and rank, whatever happened before."""
+        step = self.global_step
+        left = fallen(step / self.num_steps, FALL_FROM[self.optimizer_spec["schedule"]])
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = left * group["initial_lr"]
+        if step not in self.seeds:  # many at once, since one takes ten times as long between a step's matrices
+            self.seeds = {later: stream(self.seed, later, self.global_rank) for later in range(step, step + 100)}
+        seed = self.seeds[step]
         torch.default_generator.manual_seed(seed)  # torch.manual_seed keeps a stack trace a call where CUDA is not used
         if self.device.type != "cpu":
             torch.get_device_module(self.device).manual_seed(seed)
@@ -175,7 +196,7 @@ class Decoder(LightningModule, ABC):
             loss, parts = self.objective(batch)
         except NotPositiveDefiniteError as error:
             raise NumericalError(f"{error}; {self.describe_gp()}") from error
-        if not torch.isfinite(loss):
+        if not math.isfinite(loss.item()):
             raise NumericalError(f"the loss is {loss.item()} at step {self.global_step}; {self.describe_gp()}")
         return {"loss": loss, **parts}
 
@@ -191,16 +212,20 @@ class Decoder(LightningModule, ABC):
         """What learns at the GP's rate: the hyperparameters of kernel and noise."""
         return [parameter for _, parameter, _ in gpytorch_parameters(self)]
 
-    def configure_optimizers(self) -> Any:
-        """The optimiser, and the schedule of its rates."""
-        name, optimizer = self.optimizer_spec["schedule"], self.make_optimizer()
-        if name not in FALL_FROM:
-            raise UserError(f"optimizer.schedule={name} is none of {', '.join(FALL_FROM)}")
-        steps = self.num_steps()
-        schedule = LambdaLR(optimizer, lambda step: fallen(step / steps, FALL_FROM[name]))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+    def configure_optimizers(self) -> Optimizer:
+        """The optimiser, with the rates that it starts from; `on_train_batch_start` lets them fall.
 
-    def num_steps(self) -> int:
+        A scheduler of torch's does the same through Lightning, for almost a hundredth of a step's time.
+        """
+        if self.optimizer_spec["schedule"] not in FALL_FROM:
+            raise UserError(f"optimizer.schedule={self.optimizer_spec['schedule']} is none of {', '.join(FALL_FROM)}")
+        self.num_steps = self.count_steps()
+        optimizer = self.make_optimizer()
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+        return optimizer
+
+    def count_steps(self) -> int:
         """Of the whole training. Asking Lightning would make the loader before a checkpoint can say where to go on."""
         data = getattr(self.trainer, "datamodule", None)
         if data is None:
@@ -209,6 +234,8 @@ class Decoder(LightningModule, ABC):
 
     def make_optimizer(self) -> Optimizer:
         """Nets learn at `lr`, kernel and noise at `gp_lr_factor` times it, free latents at `latent_lr_factor` times."""
+        if not torch.cuda.is_available():  # as Lightning sets it, Adam looks for NVIDIA's library on disk in every step
+            os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "0"
         spec = self.optimizer_spec
         gp = self.gp_parameters()
         rows = list(self.latents.parameters()) if isinstance(self.latents, Free) else []
