@@ -27,6 +27,7 @@ ROWS = {
     "memory": "benchmarks.growth",
     "growth": "benchmarks.growth",
     "scale": "benchmarks.scale",
+    "startup": "benchmarks.startup",
 }
 
 
