@@ -20,11 +20,12 @@ class Evidence(NamedTuple):
 
 
 def evidence_of(runs: Iterable[Run]) -> list[Evidence]:
-    """All that there are, by active set and number of points."""
+    """By active set and number of points; of several of a run for the same points, one in each precision, the last."""
     scored = [(run, metrics) for run in runs for metrics in (run.metrics, *run.evaluations)]
     found = [evidence(run, metrics) for run, metrics in scored if "exact_evidence" in metrics]
+    last = {(id(e.run), e.points): e for e in found}
     return sorted(
-        found, key=lambda e: (e.run.dataset, e.run.model, str(e.run.active_set).zfill(9), e.run.seed, e.points)
+        last.values(), key=lambda e: (e.run.dataset, e.run.model, str(e.run.active_set).zfill(9), e.run.seed, e.points)
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from src.errors import UserError
 from src.report import archive, records, tables
 from src.report.__main__ import main
-from src.report.evidence import evidence_table
+from src.report.evidence import evidence_of, evidence_table
 from src.report.formats import markdown
 from tests.report.handmade import write_run
 
@@ -63,6 +63,15 @@ def test_what_needs_folders_is_refused(tmp_path: Path) -> None:
     for wish in (["--compare", run, run], ["--explore", run]):
         with pytest.raises(SystemExit, match=r"runs\.json holds no folders of runs"):
             main([str(tmp_path / "runs.json"), *wish])
+
+
+def test_the_evidence_of_the_same_points_in_two_precisions_is_one_row(tmp_path: Path) -> None:
+    later = write_run(tmp_path) / "evaluations"
+    later.mkdir()
+    for precision, exact in (("float32", -0.5), ("float64", -0.75)):
+        values = {"exact_evidence": exact, "sas_estimate": -0.6, "sas_estimate_sd": 0.01, "evidence_points": 3000}
+        (later / f"0-evidence-3000-{precision}.json").write_text(json.dumps({"metrics": values}))
+    assert [(e.points, e.exact) for e in evidence_of(records.read(tmp_path).runs)] == [(3000, -0.75)]
 
 
 def test_without_evaluations_there_is_no_table_of_the_evidence(tmp_path: Path) -> None:
