@@ -44,6 +44,7 @@ class Decoder(LightningModule, ABC):
     active_size: int | None = None  # how many training points `decode` conditions on; None where it needs none
     posteriors: ClassVar[tuple[Kind, ...]]  # the forms of q(z) that fit the model, the default first
     seeds: Mapping[int, int] = MappingProxyType({})  # of the next steps
+    num_steps: int | None = None  # of the training; None where a model has an optimiser, and rates, of its own
 
     def __init__(
         self,
@@ -180,9 +181,10 @@ class Decoder(LightningModule, ABC):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Make the step's rates and random numbers a function of step, seed and rank, whatever happened before."""
         step = self.global_step
-        left = fallen(step / self.num_steps, FALL_FROM[self.optimizer_spec["schedule"]])
-        for group in self.trainer.optimizers[0].param_groups:
-            group["lr"] = left * group["initial_lr"]
+        if self.num_steps is not None:
+            left = fallen(step / self.num_steps, FALL_FROM[self.optimizer_spec["schedule"]])
+            for group in self.trainer.optimizers[0].param_groups:
+                group["lr"] = left * group["initial_lr"]
         if step not in self.seeds:  # many at once, since one takes ten times as long between a step's matrices
             self.seeds = {later: stream(self.seed, later, self.global_rank) for later in range(step, step + 100)}
         seed = self.seeds[step]

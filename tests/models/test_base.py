@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from pytorch_lightning import Callback, Trainer
+from torch.optim import SGD
+from torch.optim.lr_scheduler import StepLR
 
 from src.callbacks import History
 from src.errors import UserError
 from src.experiment import make_data, make_model, make_trainer
 from src.models.base import FALL_FROM, fallen
+from src.models.sas import SAS
 from tests.configs import composed
 from tests.test_experiment import run
 
@@ -52,6 +55,21 @@ def test_every_step_has_its_rates(schedule: str, tmp_path: Path) -> None:
     expected = [[fallen(k / steps, FALL_FROM[schedule]) * 0.01 * factor for factor in factors] for k in range(steps)]
     assert rates(None) == [pytest.approx(step) for step in expected]
     assert rates(tmp_path / "half.ckpt") == [pytest.approx(step) for step in expected[steps // 2 :]]
+
+
+def test_a_model_may_have_an_optimiser_and_rates_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def configure(self: SAS) -> Any:
+        optimizer = SGD(self.parameters(), 0.5)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": StepLR(optimizer, 1, 0.5), "interval": "epoch"}}
+
+    monkeypatch.setattr(SAS, "configure_optimizers", configure)
+    config = composed("model=sas", "active_set=a50", "trainer.max_epochs=2", "trainer.enable_progress_bar=false")
+    data = make_data(config)
+    model = make_model(config, data).train()
+    model.initialise(data)
+    trainer = make_trainer(config, History(tmp_path / "history.csv"), tmp_path)
+    trainer.fit(model, datamodule=data)
+    assert trainer.optimizers[0].param_groups[0]["lr"] == 0.125
 
 
 def test_an_unknown_schedule_is_refused(tmp_path: object) -> None:
