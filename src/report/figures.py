@@ -209,6 +209,7 @@ def evidence(found: Sequence[Evidence]) -> Figure:
         against.scatter(exact, estimate, label=named("active_set", size), **style)
         by_number.scatter(number, estimate - exact, **style)
     quiet(against)
+    against.locator_params("x", nbins=3)
     quiet(by_number)
     against.axline((found[0].exact,) * 2, slope=1, color="black", linewidth=0.5, zorder=0)
     against.set_xlabel("exact log marginal likelihood", fontsize=SMALL)
