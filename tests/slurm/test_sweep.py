@@ -28,7 +28,8 @@ EVALUATION = ["dataset.max_test=50", "evaluation.active_sets=1", "evaluation.con
 def sweep(outputs: Path, *rates: str) -> Iterator[subprocess.Popen[str]]:
     """Type the command of a sweep; the tests end it where it does not end itself."""
     launcher = ["hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1"]
-    cells = ["dataset=digits", "dataset.batch_size=64", "active_set=a50", f"trainer.max_epochs={EPOCHS}", *EVALUATION]
+    training = [f"trainer.max_epochs={EPOCHS}", "checkpoint_minutes=0"]  # so short epochs would not have one each
+    cells = ["dataset=digits", "dataset.batch_size=64", "active_set=a50", *training, *EVALUATION]
     places = [f"optimizer.lr={','.join(rates)}", f"paths.outputs={outputs}"]
     command = [sys.executable, "-m", "src.train", "-m", *launcher, *cells, *places]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
