@@ -6,7 +6,6 @@ import re
 import resource
 import signal
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -33,7 +32,6 @@ from src.runs import Config
 from src.specs import make
 
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # its notes on every checkpoint are not our user's
-warnings.filterwarnings("ignore", "The `srun` command is available")  # on a login node; our launcher sends jobs
 
 
 def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
