@@ -1,0 +1,105 @@
+"""Quick runs whose metrics were stored once: the same commands give the same numbers, whatever is rebuilt inside.
+
+`python -m tests.test_same_numbers` stores them anew, which only a change of a model's mathematics may call for.
+"""
+
+import json
+import platform
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from src.experiment import run
+from tests.configs import composed
+
+STORED = Path(__file__).parent / "fixtures" / "same_numbers.json"
+LOOSE = 2e-2  # relative, on other processors: a few optimiser steps magnify their rounding
+OF_THE_MACHINE = {"seconds_per_epoch", "peak_memory_mb"}
+
+QUICK = "trainer.max_epochs=3 evaluation.condition_on=60 evaluation.active_sets=2 trainer.enable_progress_bar=false"
+SMALL = f"{QUICK} dataset.max_train=200 dataset.max_test=50 dataset.batch_size=100 active_set.size=20"
+FULL = f"{QUICK} dataset.max_train=120 dataset.max_test=30 dataset.batch_size=full active_set.size=20"
+VIEWS = f"{QUICK} dataset.max_train=300 dataset.max_test=60 dataset.batch_size=100"
+BALL = (
+    f"{QUICK} dataset.batch_videos=2 dataset.steps_per_epoch=2 dataset.num_train_videos=4 dataset.num_test_videos=3 "
+    "active_set.size=20"
+)
+
+COMMANDS = {
+    "sas": f"model=sas dataset=digits {SMALL}",
+    "sas-free": f"model=sas dataset=digits {SMALL} model.amortised=false",
+    "sas-random": f"model=sas dataset=digits {FULL} active_set=random",
+    "sas-evidence": f"model=sas dataset=digits {SMALL} evaluation.exact_evidence=true optimizer=adamw",
+    "sas-mnist": f"model=sas dataset=mnist {SMALL} encoder=conv kernel=matern52",
+    "bayesian_sas": f"model=bayesian_sas dataset=digits {SMALL} model.latent_dim=3 kernel=rbf_ard",
+    "bayesian_sas-free-full": f"model=bayesian_sas dataset=digits {SMALL} model.amortised=false model.posterior=full",
+    "bayesian_sas-float64": f"model=bayesian_sas dataset=mnist {SMALL} trainer.precision=64-true",
+    "gplvm": f"model=gplvm dataset=digits {FULL} kernel=arc_cosine",
+    "gplvm-free": f"model=gplvm dataset=mnist {SMALL} model.amortised=false",
+    "bayesian_gplvm-svi": f"model=bayesian_gplvm dataset=digits {SMALL} model.num_inducing=15",
+    "bayesian_gplvm-sampled": (
+        f"model=bayesian_gplvm dataset=mnist {SMALL} model.num_inducing=15 model.samples=2 kernel=matern52"
+    ),
+    "bayesian_gplvm-collapsed": (
+        f"model=bayesian_gplvm dataset=digits {FULL} model.num_inducing=15 model.bound=collapsed "
+        "model.amortised=false model.posterior=full"
+    ),
+    "vae": f"model=vae dataset=digits {SMALL} optimizer.schedule=late",
+    "vae-free-full": f"model=vae dataset=mnist {SMALL} model.amortised=false model.posterior=full",
+    "svgp_vae-learned": f"model=svgp_vae dataset=digits {SMALL} model.num_inducing=15",
+    "svgp_vae-geco": f"model=svgp_vae dataset=rotated_mnist {VIEWS}",
+    "gp_vae-rotated": f"model=gp_vae dataset=rotated_mnist {FULL}",
+    "cvae-rotated": f"model=cvae dataset=rotated_mnist {VIEWS}",
+    "svgp_vae-ball": f"model=svgp_vae dataset=moving_ball {BALL}",
+    "gp_vae-ball": f"model=gp_vae dataset=moving_ball {BALL}",
+    "cvae-ball": f"model=cvae dataset=moving_ball {BALL}",
+    "vae-ball": f"model=vae dataset=moving_ball {BALL}",
+    "sas-ball": f"model=sas dataset=moving_ball {BALL}",
+}
+
+
+def metrics_of(command: str, data: Path, outputs: Path) -> dict[str, float]:
+    """What a run ends with, but for what it took."""
+    overrides = command.split()
+    model, dataset = (overrides[i].partition("=")[2] for i in (0, 1))
+    config = composed(*overrides, f"paths.data={data}", f"paths.outputs={outputs}")
+    return {key: value for key, value in run(config, model, dataset).items() if key not in OF_THE_MACHINE}
+
+
+def machine() -> dict[str, str]:
+    """What decides the last digits of a number."""
+    cpu = Path("/proc/cpuinfo")
+    known = (
+        re.findall(r"^(?:cpu family|model|model name|stepping)\s*:\s*(.*)$", cpu.read_text(), re.M)[:4]
+        if cpu.exists()
+        else []
+    )
+    return {"processor": " ".join(known) or platform.processor(), "torch": torch.__version__}
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")  # objects of rotated MNIST are labels
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_gives_the_numbers_that_were_stored(name: str, data_root: Path, tmp_path: Path) -> None:
+    stored = json.loads(STORED.read_text())
+    expected = stored["metrics"][name]
+    metrics = metrics_of(COMMANDS[name], data_root, tmp_path)
+    if machine() == stored["machine"]:
+        assert metrics == expected
+    else:
+        assert metrics == pytest.approx(expected, rel=LOOSE, abs=LOOSE)
+
+
+def store(data: Path) -> None:
+    """Run everything and keep the numbers."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as outputs:
+        metrics = {name: metrics_of(command, data, Path(outputs)) for name, command in COMMANDS.items()}
+    STORED.write_text(json.dumps({"machine": machine(), "metrics": metrics}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    store(Path(sys.argv[1]))
