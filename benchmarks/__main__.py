@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.rows import Row
-from src.files import write_whole
+from src.runs.files import write_whole
 
 ROWS = {
     "sas": "benchmarks.steps",

@@ -8,8 +8,8 @@ import torch
 
 from src.data.module import Batch
 from src.models.base import Decoder
-from src.runs import plain
-from src.specs import make
+from src.runs.record import plain
+from src.runs.specs import make
 
 NUM_DATA, BATCH = 60_000, 1024
 SHAPES = {784: (1, 28, 28), 3072: (3, 32, 32)}

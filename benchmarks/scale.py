@@ -14,8 +14,8 @@ from benchmarks.examples import BATCH, example, training_step
 from benchmarks.rows import Row, seconds, slower
 from src.data.mnist_million import MNISTMillion
 from src.data.module import Batch
-from src.metrics import accuracy_1nn
-from src.runs import read_json
+from src.evaluation.metrics import accuracy_1nn
+from src.runs.record import read_json
 
 ROOT = Path(os.environ.get("GP_DECODERS_DATA") or "data")
 SMALL, LARGE = 60_000, 1_000_000

@@ -8,11 +8,10 @@ from torch.distributions import Independent
 
 from benchmarks.examples import composed, training_step
 from benchmarks.rows import Row, seconds, slower
-from src.conv_nets import GaussianNet
-from src.experiment import make_data
+from src.models.posterior import GaussianNet, Kind
 from src.models.vae import VAE
-from src.posterior import Kind
-from src.specs import Spec, make
+from src.runs.specs import Spec, make
+from src.training.experiment import make_data
 
 
 class SameNetsVAE(VAE):

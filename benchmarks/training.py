@@ -11,11 +11,11 @@ from torch.utils.data import DataLoader
 
 from benchmarks.examples import BATCH, composed
 from benchmarks.rows import Row, faster, seconds, slower
-from src.callbacks import History
 from src.data.module import DataModule
-from src.experiment import make_data, make_model, make_trainer
 from src.models.base import Decoder
-from src.specs import make
+from src.runs.specs import make
+from src.training.callbacks import History
+from src.training.experiment import make_data, make_model, make_trainer
 
 EPOCHS = 8
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from src import runs
-from src.cli import CONF, heavy
-from src.errors import NumericalError, UserError
+from src.launch.cli import CONF, heavy
+from src.runs import record as runs
+from src.runs.errors import NumericalError, UserError
 
 
 def main(arguments: list[str] | None = None) -> None:

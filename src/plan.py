@@ -10,9 +10,9 @@ from typing import Any
 
 from hydra._internal.utils import run_and_report
 
-from src import runs
-from src.cli import with_hints
-from src.sweeps import Cell, cells
+from src.launch.cli import with_hints
+from src.launch.sweeps import Cell, cells
+from src.runs import record as runs
 
 SIGNS = {"done": "+", "running": ">", "interrupted": "~", "failed": "x", "missing": "."}
 REFRESH = 2  # seconds

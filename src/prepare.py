@@ -6,14 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from src.errors import UserError
-
-FETCHED = ("mnist", "fmnist", "cifar10")
-NAMES = (*FETCHED, "cifar10_subset", "mnist_million")
-FILES_OF = {
-    **{name: name for name in (*FETCHED, "cifar10_subset")},
-    **dict.fromkeys(("rotated_mnist", "mnist_million"), "mnist"),  # made of it
-}
+from src.data.prepare import NAMES, prepare
+from src.runs.errors import UserError
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -36,21 +30,6 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--size", type=int, default=1_000_000, metavar="N", help="images of mnist_million (default: %(default)s)"
     )
     return parser.parse_args(argv)
-
-
-def prepare(name: str, root: Path, size: int = 0) -> str:
-    """Fetch and verify, or make, one dataset, and say where it came from and where it is."""
-    from src.data.sources import CIFAR10_SUBSET, DATASETS, obtain
-
-    if name == "mnist_million":
-        from src.data.mnist_million import make
-
-        return f"{name}: {size} images and their labels in {' and '.join(str(p.absolute()) for p in make(root, size))}"
-    if name == "cifar10_subset" and (stored := root / CIFAR10_SUBSET).exists():
-        return f"{name}: {stored.absolute()}"
-    files = DATASETS[name.removesuffix("_subset")]
-    contents, source = obtain(files, root)
-    return f"{name}: {len(contents)} files verified in {(root / files.folder).absolute()}, from {source}"
 
 
 def main(argv: list[str] | None = None) -> int:

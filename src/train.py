@@ -5,9 +5,10 @@ from hydra._internal.utils import get_args_parser, run_and_report
 from hydra.errors import CompactHydraException
 from omegaconf import DictConfig
 
-from src import runs, sweeps
-from src.cli import heavy, help_text, with_hints
-from src.errors import Interrupted, NumericalError, UserError
+from src.launch import sweeps
+from src.launch.cli import heavy, help_text, with_hints
+from src.runs import record as runs
+from src.runs.errors import Interrupted, NumericalError, UserError
 
 
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
@@ -16,7 +17,7 @@ def task(cfg: DictConfig) -> float | None:
     cell = sweeps.this_cell(cfg)
     runs.let_go_on(cell.folder)  # who types it again wants a cancelled run to continue
     try:
-        metrics = heavy("src.experiment").run(cell.config, cell.model, cell.dataset)
+        metrics = heavy("src.training.experiment").run(cell.config, cell.model, cell.dataset)
         return -metrics["objective"] if metrics else None
     except (UserError, NumericalError, Interrupted) as error:
         raise CompactHydraException(f"Error: {error}") from error

@@ -2,7 +2,7 @@
 
 import hydra
 
-from src.runs import Config, plain
+from src.runs.record import Config, plain
 
 
 def composed(*overrides: str) -> Config:

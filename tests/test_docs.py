@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from src.cli import missing_plugin
 from src.data.images import Digits
 from src.data.module import Batch
+from src.launch.cli import missing_plugin
 from src.models.base import Decoder, Terms
 from tests.configs import composed
 

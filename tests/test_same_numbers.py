@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from src.experiment import run
+from src.training.experiment import run
 from tests.configs import composed
 
 STORED = Path(__file__).parent / "fixtures" / "same_numbers.json"

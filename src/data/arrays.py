@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from src.data.module import DataModule, Split, split_of
-from src.errors import UserError
+from src.runs.errors import UserError
 
 NPZ_NAMES = ("x_train", "y_train", "x_test", "y_test", "x", "y")
 HOLD_OUT_SEED = 0

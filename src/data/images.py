@@ -9,7 +9,7 @@ from torch import Tensor
 
 from src.data import sources
 from src.data.module import DataModule, Split
-from src.errors import UserError
+from src.runs.errors import UserError
 
 
 class ImageFiles(DataModule):

@@ -15,9 +15,9 @@ from tqdm import tqdm
 from src.data import sources
 from src.data.images import ImageFiles, idx_split
 from src.data.module import Split, split_of
-from src.errors import UserError
-from src.files import whole
-from src.randomness import stream
+from src.runs.errors import UserError
+from src.runs.files import whole
+from src.runs.randomness import stream
 
 SIDE = 28
 DEGREES, PIXELS = 15, 2  # the largest rotation and shift, either way

@@ -14,8 +14,8 @@ from pytorch_lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from src.errors import UserError
-from src.randomness import stream
+from src.runs.errors import UserError
+from src.runs.randomness import stream
 
 if TYPE_CHECKING:
     from src.models.base import Decoder

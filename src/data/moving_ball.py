@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from src.data.module import Batch, Batches, DataModule, EpochSampler, ShuffledBatches, Split
-from src.errors import UserError
-from src.randomness import stream
-from src.scores import aligned, path_rmse
+from src.evaluation.paths import aligned, path_rmse
+from src.runs.errors import UserError
+from src.runs.randomness import stream
 
 if TYPE_CHECKING:
     from src.models.base import Decoder

@@ -12,7 +12,7 @@ from torch import Tensor
 from src.data import sources
 from src.data.images import ImageFiles, idx_split
 from src.data.module import Split
-from src.errors import UserError
+from src.runs.errors import UserError
 
 if TYPE_CHECKING:
     from src.models.base import Decoder

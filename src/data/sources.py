@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from filelock import FileLock
 
-from src.errors import UserError
-from src.files import write_whole
+from src.runs.errors import UserError
+from src.runs.files import write_whole
 
 SECONDS_WITHOUT_AN_ANSWER = 20
 SECONDS_FOR_A_COMMAND = 900

@@ -9,7 +9,7 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from src.errors import UserError
+from src.runs.errors import UserError
 
 AT_ZERO_ANGLE = (1, 1, 3)  # J_n(0) / pi
 
@@ -137,3 +137,34 @@ def angular(theta: Tensor, degree: int) -> Tensor:
     if degree == 1:
         return sin + rest * cos
     return 3 * sin * cos + rest * (1 + 2 * cos.square())
+
+
+class ObjectAngleKernel(Kernel):
+    """Periodic in the angle and linear in the object: exp(-2 sin^2(|a - a'| / 2) / lengthscale^2) o.o'.
+
+    The kernel of Casale et al. (2018) on inputs (o, a), whose period is the full circle. Both factors are cheap, so it
+    is one kernel and not a product of GPyTorch's, whose period would be learned.
+    """
+
+    has_lengthscale = True
+    is_stationary = False
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(lengthscale_constraint=Positive(initial_value=1.0), **kwargs)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """k(x1, x2), [*batch, N, M]; with `diag` only k(x1_n, x2_n), [*batch, N]."""
+        objects1, objects2, angles1, angles2 = x1[..., :-1], x2[..., :-1], x1[..., -1], x2[..., -1]
+        if diag:
+            linear, difference = (objects1 * objects2).sum(-1), angles1 - angles2
+        else:
+            linear, difference = objects1 @ objects2.mT, angles1.unsqueeze(-1) - angles2.unsqueeze(-2)
+        lengthscale = self.lengthscale.squeeze(-1) if diag else self.lengthscale
+        return linear * (-2 * ((difference / 2).sin() / lengthscale).square()).exp()
+
+
+def rbf(lengthscale: float = 2.0) -> RBFKernel:
+    """A squared exponential of variance 1 that starts at a length scale."""
+    kernel = RBFKernel()
+    kernel.lengthscale = lengthscale
+    return kernel

@@ -16,12 +16,12 @@ from torch.nn import Parameter
 from torch.optim import Optimizer, SparseAdam
 
 from src.data.module import Batch, DataModule, Split
-from src.errors import NumericalError, UserError
 from src.gp.linalg import NotPositiveDefiniteError
-from src.optim import WithSparseRows
-from src.posterior import Amortised, Free, Kind, Posterior, fit
-from src.randomness import stream
-from src.specs import Spec, make
+from src.models.optimizers import WithSparseRows
+from src.models.posterior import Amortised, Free, Kind, Posterior, fit
+from src.runs.errors import NumericalError, UserError
+from src.runs.randomness import stream
+from src.runs.specs import Spec, make
 
 FALL_FROM = {"cosine": 0.0, "late": 0.8, "constant": 1.0}  # the part of the training after which the rates fall
 

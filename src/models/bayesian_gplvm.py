@@ -14,13 +14,13 @@ from torch.nn import Parameter
 from torch.nn.functional import softplus
 
 from src.data.module import Batch, DataModule
-from src.errors import UserError
 from src.gp import inducing
 from src.gp.inducing import InducingPoints, Whitened
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
 from src.models.base import Decoder, Terms
-from src.posterior import Kind, kl_to_prior
-from src.specs import Spec, make
+from src.models.posterior import Kind, kl_to_prior
+from src.runs.errors import UserError
+from src.runs.specs import Spec, make
 
 
 class BayesianGPLVM(Decoder):

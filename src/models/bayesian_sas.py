@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from src.data.module import Batch
 from src.models.base import Terms
+from src.models.posterior import Kind, kl_to_prior
 from src.models.sas import SAS
-from src.posterior import Kind, kl_to_prior
 
 
 class BayesianSAS(SAS):

@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Independent, Normal
 
-from src.auxiliary import split_columns
-from src.conv_nets import GaussianNet, gaussian
 from src.data.module import Batch, DataModule
 from src.data.moving_ball import FRAMES, MovingBall
 from src.data.rotated_mnist import RotatedMNIST
-from src.errors import UserError
+from src.models.auxiliary import split_columns
 from src.models.base import Decoder, Terms
-from src.posterior import Kind, kl_to_prior
-from src.specs import Spec, make
+from src.models.posterior import GaussianNet, Kind, gaussian, kl_to_prior
+from src.runs.errors import UserError
+from src.runs.specs import Spec, make
 
 Condition = Literal["angle", "time"]
 

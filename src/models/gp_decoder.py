@@ -12,9 +12,9 @@ from torch.distributions import Normal
 from src.data.module import Batch, DataModule
 from src.gp.active_set import ActiveSet, condition
 from src.models.base import Decoder
-from src.posterior import Kind
-from src.randomness import stream
-from src.specs import Spec, make
+from src.models.posterior import Kind
+from src.runs.randomness import stream
+from src.runs.specs import Spec, make
 
 
 class GPDecoder(Decoder, ABC):

@@ -12,15 +12,14 @@ from torch import Tensor
 from torch.distributions import Independent, Normal
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from src.auxiliary import Auxiliary
-from src.conv_nets import GaussianNet, gaussian
 from src.data.module import Batch, DataModule
-from src.errors import UserError
 from src.gp.kernels import covariance
 from src.gp.latent_gp import exact
+from src.models.auxiliary import Auxiliary
 from src.models.base import Decoder, Terms
-from src.posterior import Kind
-from src.specs import Spec, make
+from src.models.posterior import GaussianNet, Kind, gaussian
+from src.runs.errors import UserError
+from src.runs.specs import Spec, make
 
 Likelihood = Literal["gaussian", "bernoulli"]
 LARGEST_SET = 5000  # points that one exact GP takes: L matrices of N x N in float64

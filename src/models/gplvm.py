@@ -3,13 +3,13 @@
 from typing import ClassVar
 
 from src.data.module import Batch, DataModule
-from src.errors import UserError
 from src.gp.evidence import log_density
 from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal
 from src.models.base import Terms
 from src.models.gp_decoder import GPDecoder
-from src.posterior import Kind
+from src.models.posterior import Kind
+from src.runs.errors import UserError
 
 
 class GPLVM(GPDecoder):

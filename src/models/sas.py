@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from src.data.module import Batch, DataModule
-from src.errors import UserError
 from src.gp.active_set import Estimate, fixed_size, random_size
 from src.models.base import Terms
 from src.models.gp_decoder import GPDecoder
-from src.posterior import Kind
+from src.models.posterior import Kind
+from src.runs.errors import UserError
 
 
 class SAS(GPDecoder):

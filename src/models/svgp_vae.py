@@ -12,15 +12,15 @@ from torch.distributions import Independent
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from src.conv_nets import gaussian
 from src.data.module import Batch, DataModule
-from src.errors import UserError
 from src.gp.kernels import covariance
 from src.gp.latent_gp import Sparse, Statistics, factorise, sparse, statistics
 from src.models.base import Terms
 from src.models.gp_vae import GPVAE, Likelihood
-from src.randomness import stream
-from src.specs import Spec
+from src.models.posterior import gaussian
+from src.runs.errors import UserError
+from src.runs.randomness import stream
+from src.runs.specs import Spec
 
 SMOOTHING = 0.99  # of the running mean of GECO's constraint
 

@@ -9,8 +9,8 @@ from torch.distributions import Normal
 
 from src.data.module import Batch
 from src.models.base import Decoder, Terms
-from src.posterior import Kind, kl_to_prior
-from src.specs import Spec, make
+from src.models.posterior import Kind, kl_to_prior
+from src.runs.specs import Spec, make
 
 
 class VAE(Decoder):

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from src.errors import UserError
+from src.runs.errors import UserError
 
 if TYPE_CHECKING:
     from src.report.records import Records, Run
@@ -101,8 +101,8 @@ def read(outputs: Path, options: argparse.Namespace) -> "Records":
 
 def fill_texts(options: argparse.Namespace) -> None:
     """Make the tables of texts anew; none is written where one cannot be."""
-    from src.files import write_whole
     from src.report.fill import fill
+    from src.runs.files import write_whole
 
     found = read(options.outputs, options)
     texts = {path: fill(path, found.runs) for path in options.fill}
@@ -113,11 +113,11 @@ def fill_texts(options: argparse.Namespace) -> None:
 
 def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
     """Write what was asked for, and say where it is and what was passed over."""
-    from src.files import write_whole
     from src.report import archive, tables
     from src.report.evidence import evidence_table
     from src.report.formats import csv_text, latex, markdown
     from src.report.settings import settings_table
+    from src.runs.files import write_whole
 
     found = read(outputs, options)
     runs = found.runs

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from src.errors import UserError
 from src.report.records import NAME, Run, check_config
-from src.runs import CANNOT_CHANGE_NUMBERS, Config, without_what_cannot_change_numbers
+from src.runs.errors import UserError
+from src.runs.record import CANNOT_CHANGE_NUMBERS, Config, without_what_cannot_change_numbers
 
 LEFT_OUT = set(CANNOT_CHANGE_NUMBERS) - {"active_set", "kernel", "encoder", "optimizer"}  # these choose the model's own
 

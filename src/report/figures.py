@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from src.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, draw_points, quiet, save
+from src.evaluation.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, draw_points, quiet, save
 from src.report.evidence import Evidence, evidence_of
 from src.report.records import Run, Value
 from src.report.tables import named

@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from src.errors import UserError
 from src.report.evidence import evidence_table
 from src.report.formats import markdown_body
 from src.report.records import Run
 from src.report.settings import settings_table
 from src.report.tables import Table, facts, paper_table
+from src.runs.errors import UserError
 
 BEGIN, END = "<!-- table ", "<!-- end of table -->"
 PLACE = re.compile(

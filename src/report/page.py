@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from src.canvas import PALETTE
+from src.evaluation.canvas import PALETTE
 from src.report import formats
 from src.report.figures import Arrays, arrays_of
 from src.report.records import Records, Run, differing
 from src.report.settings import METRICS
 from src.report.tables import Table, facts, named, short
-from src.runs import now
+from src.runs.record import now
 
 HERE = Path(__file__).parent
 MAX_EXPLORERS, MAX_BYTES = 12, 10_000_000  # of all explorers' pixels, before compression to about a third

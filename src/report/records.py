@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from src import runs
-from src.errors import UserError
-from src.runs import CANNOT_CHANGE_NUMBERS, Config, read_json
+from src.runs import record as runs
+from src.runs.errors import UserError
+from src.runs.record import CANNOT_CHANGE_NUMBERS, Config, read_json
 
 if TYPE_CHECKING:
-    from src.sweeps import Cell
+    from src.launch.sweeps import Cell
 
 REPORT = "report"  # the report's own folder among the runs
 NAME = re.compile(r"(?P<model>[^-]+)-(?P<dataset>[^-]+)-(?:[^-]+-)?s\d+-[0-9a-f]{8}")
@@ -227,7 +227,7 @@ def prominence(run: Run) -> tuple[bool, int, float, str]:
 
 def of_sweep(found: Iterable[Run], name: str, overrides: list[str]) -> list[Run]:
     """The runs that are cells of a sweep, and stand-ins with the status `missing` for those that never ran."""
-    from src.sweeps import cells
+    from src.launch.sweeps import cells
 
     by_name = {run.name: run for run in found}
     return [by_name.get(cell.folder.name) or never_ran(cell) for cell in cells([f"+sweep={name}", *overrides])]

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from src.errors import UserError
 from src.report.records import Run, Value, differing
+from src.runs.errors import UserError
 
 PUBLISHED = Path(__file__).with_name("published.yaml")
 

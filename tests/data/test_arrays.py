@@ -11,7 +11,7 @@ import torch
 
 from src.data.arrays import Arrays
 from src.data.module import Split
-from src.errors import UserError
+from src.runs.errors import UserError
 
 FLOATS = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
 BYTES = np.random.default_rng(1).integers(0, 256, (20, 4, 4), np.uint8)

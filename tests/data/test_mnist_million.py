@@ -11,7 +11,7 @@ from scipy.ndimage import affine_transform
 from src import prepare
 from src.data import mnist_million
 from src.data.mnist_million import MNISTMillion, distorted, npy_header, write_images
-from src.errors import UserError
+from src.runs.errors import UserError
 
 IMAGES = torch.randint(0, 256, (7, 1, 28, 28), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from src.data.module import Batch, DataModule, ShuffledBatches, Split
-from src.errors import UserError
+from src.runs.errors import UserError
 
 
 class Rows(DataModule):

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from src.data.module import Batch, DataModule
 from src.data.moving_ball import MovingBall, Positions, WholeVideos, draw_paths, render
-from src.errors import UserError
-from src.specs import make
+from src.runs.errors import UserError
+from src.runs.specs import make
 from tests.configs import composed
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from src import prepare
 from src.data import sources
+from src.data.prepare import FETCHED
 
 
 def test_real_files_are_verified(
@@ -38,7 +39,7 @@ def test_a_failure_is_told_after_the_others_were_tried(
 
 
 def test_the_names_are_those_of_the_datasets_with_files() -> None:
-    assert tuple(sources.DATASETS) == prepare.FETCHED
+    assert tuple(sources.DATASETS) == FETCHED
     configs = Path(prepare.__file__).parents[1] / "conf" / "dataset"
     assert all((configs / f"{name}.yaml").is_file() for name in prepare.NAMES)
 

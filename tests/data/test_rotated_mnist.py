@@ -13,7 +13,7 @@ from src.data import rotated_mnist
 from src.data.module import Split
 from src.data.rotated_mnist import RotatedMNIST, draw, rotations
 from src.data.sources import idx_bytes
-from src.errors import UserError
+from src.runs.errors import UserError
 from tests.configs import composed
 
 Reference = dict[str, np.ndarray]

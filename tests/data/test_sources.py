@@ -23,7 +23,7 @@ import pytest
 
 from src.data import sources
 from src.data.sources import FileSet, Source, obtain
-from src.errors import UserError
+from src.runs.errors import UserError
 
 CONTENTS = {"images": b"pixels" * 100, "labels": b"digits"}
 MD5 = {name: hashlib.md5(content).hexdigest() for name, content in CONTENTS.items()}

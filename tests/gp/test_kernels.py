@@ -13,8 +13,8 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from src.errors import UserError
 from src.gp.kernels import ArcCosine, ScaledRBF, covariance, is_scaled_rbf, variances
+from src.runs.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf" / "kernel"
 DEGREES = pytest.mark.parametrize("degree", [0, 1, 2])

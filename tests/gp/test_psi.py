@@ -17,7 +17,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal
 from src.gp import psi
 from src.gp.kernels import ArcCosine
 from src.gp.psi import ClosedForm, closed_form, has_closed_form, lazy_closed_form, sampled
-from src.posterior import Kind, build, spread_size
+from src.models.posterior import Kind, build, spread_size
 
 B, M = 3, 4
 Gaussian = Independent | MultivariateNormal

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from src.data.module import Batch, DataModule, Split
-from src.specs import make
+from src.runs.specs import make
 from tests.configs import composed
 
 

@@ -9,13 +9,13 @@ from pytorch_lightning import Callback, Trainer
 from torch.optim import SGD
 from torch.optim.lr_scheduler import StepLR
 
-from src.callbacks import History
-from src.errors import UserError
-from src.experiment import make_data, make_model, make_trainer
 from src.models.base import FALL_FROM, fallen
 from src.models.sas import SAS
+from src.runs.errors import UserError
+from src.training.callbacks import History
+from src.training.experiment import make_data, make_model, make_trainer
 from tests.configs import composed
-from tests.test_experiment import run
+from tests.training.test_experiment import run
 
 
 @pytest.mark.parametrize("start", FALL_FROM.values())

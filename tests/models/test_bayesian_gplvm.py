@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from src.errors import UserError
+from src.runs.errors import UserError
 from tests.models.builders import Given, built, noisy_curve, rows
 
 SMALL = {"num_inducing": 12}

@@ -16,13 +16,13 @@ from pytorch_lightning import Trainer
 
 import conf
 import src.models
-from src.auxiliary import VideoTime
 from src.data.images import Digits
 from src.data.module import Batch, DataModule
 from src.data.moving_ball import MovingBall
+from src.models.auxiliary import VideoTime
 from src.models.base import Decoder
-from src.posterior import Amortised, Free
-from src.specs import make
+from src.models.posterior import Amortised, Free
+from src.runs.specs import make
 from tests.configs import composed
 
 MODELS = sorted(file.stem for file in (Path(conf.__file__).parent / "model").glob("*.yaml"))

@@ -11,8 +11,8 @@ from src.data.images import Digits
 from src.data.module import DataModule
 from src.data.moving_ball import MovingBall
 from src.data.rotated_mnist import RotatedMNIST
-from src.errors import UserError
 from src.models.cvae import CVAE
+from src.runs.errors import UserError
 from tests.models.builders import first_batch, started
 from tests.models.rotated import OBJECTS, small_rotated_mnist
 

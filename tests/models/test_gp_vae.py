@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal
 
-from src.auxiliary import ObjectAngleKernel, VideoTime
 from src.data.images import Digits
 from src.data.module import DataModule
 from src.data.moving_ball import MovingBall
-from src.errors import UserError
+from src.gp.kernels import ObjectAngleKernel
+from src.models.auxiliary import VideoTime
 from src.models.gp_vae import GPVAE, product
-from src.specs import make
+from src.runs.errors import UserError
+from src.runs.specs import make
 from tests.configs import composed
 from tests.models.builders import first_batch, started
 from tests.models.rotated import OBJECTS, small_rotated_mnist

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from src.gp.active_set import log_marginal
-from src.posterior import kl_to_prior
+from src.models.posterior import kl_to_prior
 from tests.models.builders import Given, built, noisy_curve, rows
 
 

@@ -9,14 +9,14 @@ import torch
 from pytorch_lightning import Trainer
 from torch import Tensor
 
-from src.auxiliary import Learned
 from src.data.images import Digits
 from src.data.module import Batch, DataModule
 from src.data.moving_ball import MovingBall
 from src.data.rotated_mnist import RotatedMNIST
-from src.errors import UserError
+from src.models.auxiliary import Learned
 from src.models.gp_vae import GPVAE
 from src.models.svgp_vae import SVGPVAE
+from src.runs.errors import UserError
 from tests.configs import composed
 from tests.models.builders import first_batch, started
 from tests.models.rotated import OBJECTS, small_rotated_mnist

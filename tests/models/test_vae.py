@@ -7,7 +7,7 @@ from torch.distributions import MultivariateNormal
 
 from tests.models.builders import Given, built, noisy_curve, rows
 
-LINEAR = {"_target_": "src.nets.mlp_decoder", "hidden": []}
+LINEAR = {"_target_": "src.nets.mlp.mlp_decoder", "hidden": []}
 
 
 def linear_vae(data: Given) -> Any:

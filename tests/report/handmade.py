@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from src import runs
+from src.runs import record as runs
 
 VERSIONS = {"torch": "2.6.0"}
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from src.errors import UserError
 from src.report import archive, records, tables
 from src.report.__main__ import main
 from src.report.evidence import evidence_of, evidence_table
 from src.report.formats import markdown
+from src.runs.errors import UserError
 from tests.report.handmade import write_run
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from src import experiment
 from src.report.__main__ import main
+from src.training import experiment
 from tests.configs import composed
 from tests.report.handmade import write_run
 

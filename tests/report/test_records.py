@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from src.errors import UserError
 from src.report import records
+from src.runs.errors import UserError
 from tests.report.handmade import write_run
 
 BREAK: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -1,0 +1,80 @@
+"""How figures look: sizes, colours, quiet axes, legends, and their files. It needs no torch."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from src.runs.files import whole
+
+COLUMN, PAGE = 3.3, 7.0  # widths, in inches
+SMALL, LARGE = 7, 8  # font sizes, in points
+# Okabe & Ito's eight colours, then wine and indigo of Tol's: all apart from each other, and from grey, for every eye
+PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#882255", "#332288"]
+GREYS = LinearSegmentedColormap.from_list("quiet", ["#ffffff", "#a0a0a0"])
+
+
+def heights(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Where to draw points of a line between -0.5 and 0.5: one row a class, at random within it."""
+    jitter = np.random.default_rng(0).uniform(0.1, 0.9, len(labels))
+    if len(classes) > len(PALETTE):
+        return jitter - 0.5
+    return (np.searchsorted(classes, labels) + jitter) / len(classes) - 0.5
+
+
+def draw_points(
+    figure: Figure, axes: Axes, across: np.ndarray, up: np.ndarray, labels: np.ndarray, classes: np.ndarray
+) -> None:
+    """Points with a colour a class and a legend or, beyond 10 classes, a continuous map and its bar."""
+    style: dict[str, Any] = {"s": 4, "alpha": 0.7, "linewidths": 0, "rasterized": True}
+    if len(classes) > len(PALETTE):
+        points = axes.scatter(across, up, c=labels, cmap="viridis", **style)
+        colour_bar(figure, points, "label", ax=axes, location="bottom")
+        return
+    axes.scatter(across, up, c=np.array(PALETTE)[np.searchsorted(classes, labels)], **style)
+    if len(classes) > 1:
+        marker: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 3}
+        add_legend(figure, [Line2D([], [], color=PALETTE[i], label=f"{c:g}", **marker) for i, c in enumerate(classes)])
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure in the format of the path's suffix, whole or not at all."""
+    with whole(path) as unfinished, matplotlib.rc_context({"pdf.fonttype": 42}):  # letters that journals accept
+        figure.savefig(unfinished, dpi=150 if path.suffix == ".png" else 300)  # a vector file is for print
+
+
+def quiet(axes: Axes) -> None:
+    """Few ticks, small print, thin lines."""
+    axes.tick_params(labelsize=SMALL, width=0.5, length=2)
+    axes.locator_params(nbins=4)
+    for spine in axes.spines.values():
+        spine.set_linewidth(0.5)
+
+
+def colour_bar(figure: Figure, shown: ScalarMappable, label: str, **where: Any) -> None:
+    """A thin labelled colour bar."""
+    bar = figure.colorbar(shown, pad=0.02, aspect=30, **where)
+    bar.set_label(label, fontsize=SMALL)
+    quiet(bar.ax)
+    bar.outline.set_linewidth(0.5)
+
+
+def add_legend(figure: Figure, handles: list[Any]) -> None:
+    """A legend below everything: one row if the names are short."""
+    letters = sum(len(handle.get_label()) for handle in handles)
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=len(handles) if letters <= 20 else 5,
+        fontsize=SMALL,
+        frameon=False,
+        handlelength=1,
+        handletextpad=0.2,
+        columnspacing=0.8,
+    )

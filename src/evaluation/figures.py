@@ -1,0 +1,199 @@
+"""Figures of a latent space and of what is decoded from it, at the widths of a two-column paper.
+
+Each function makes a `Figure` of its own and touches no global state, so it needs no display and may run in a thread.
+`decode` maps latent points [g, Q] to the distribution of their pixels [g, *shape]; pixels of images lie in [0, 1].
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.distributions import Normal
+from torch.nn.functional import pad
+
+from src.evaluation.canvas import (
+    COLUMN,
+    GREYS,
+    LARGE,
+    PAGE,
+    PALETTE,
+    SMALL,
+    add_legend,
+    colour_bar,
+    draw_points,
+    heights,
+    quiet,
+)
+from src.evaluation.canvas import (
+    save as save,
+)
+
+Decode = Callable[[Tensor], Normal]
+
+MAX_POINTS = 5000
+BACKGROUND_SIDE = 60
+CHUNK = 512  # points decoded at once, so that large images fit in memory
+
+
+class Grid(NamedTuple):
+    """A regular grid over the part of latent space that a figure shows."""
+
+    coordinates: list[int]  # of z: across and, if Q > 1, up
+    ticks: list[Tensor]  # the values the grid takes along each of them, [side]
+    points: Tensor  # [side, Q] or [side * side, Q], row by row from the lowest; other coordinates at the mean of z
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom and top of an image whose cells are centred on the points."""
+        edges = [-0.5, 0.5, -0.5, 0.5]
+        for i, ticks in enumerate(self.ticks):
+            low, high = ticks[0].item(), ticks[-1].item()
+            half = (high - low) / (len(ticks) - 1) / 2
+            edges[2 * i : 2 * i + 2] = low - half, high + half
+        left, right, bottom, top = edges
+        return left, right, bottom, top
+
+
+def latent_grid(z: Tensor, side: int, tail: float = 0.0, margin: float = 0.0) -> Grid:
+    """A grid over the two coordinates in which z [n, Q] varies most, or its only one.
+
+    A fraction `tail` of z is left out at each end; a fraction `margin` of the range is then added.
+    """
+    coordinates = sorted(z.var(0, correction=0).topk(min(2, z.shape[1])).indices.tolist())
+    ticks = []
+    for values in z[:, coordinates].T:
+        low, high = values.quantile(tail).item(), values.quantile(1 - tail).item()
+        space = margin * (high - low) if high > low else 0.5  # a collapsed coordinate still gets a range
+        ticks.append(torch.linspace(low - space, high + space, side, dtype=z.dtype, device=z.device))
+    points = z.mean(0).repeat(side ** len(ticks), 1)
+    mesh = torch.meshgrid(*reversed(ticks), indexing="ij")
+    for coordinate, values in zip(coordinates, reversed(mesh), strict=True):
+        points[:, coordinate] = values.flatten()
+    return Grid(coordinates, ticks, points)
+
+
+@torch.no_grad()
+def latent_map(z: Tensor, y: Tensor | None, decode: Decode, title: str) -> Figure:
+    """Latent points z [n, Q], coloured by label y [n], over the predictive sd averaged over pixels.
+
+    If Q = 1, the height of a point means nothing but its class.
+    """
+    grid = latent_grid(z, BACKGROUND_SIDE, margin=0.05)
+    sd = torch.cat([decode(points).stddev.flatten(1).mean(1) for points in grid.points.split(CHUNK)])
+    background = array(sd).reshape(-1, BACKGROUND_SIDE)
+    drawn = np.random.default_rng(0).permutation(len(z))[:MAX_POINTS]  # mixed, so that no class covers another
+    labels = np.zeros(len(z)) if y is None else array(y)
+    classes = np.unique(labels)
+    figure, axes = panel(grid, COLUMN, 2.8)
+    axes.set_title(title, fontsize=LARGE)
+    image = axes.imshow(background, GREYS, aspect="auto", interpolation="bilinear", origin="lower", extent=grid.extent)
+    colour_bar(figure, image, "predictive sd", ax=axes)
+    across, up = [*array(z)[:, grid.coordinates].T, heights(labels, classes)][:2]
+    draw_points(figure, axes, across[drawn], up[drawn], labels[drawn], classes)
+    return figure
+
+
+def reconstructions(x: Tensor, mean: Tensor, sd: Tensor, n: int = 10) -> Figure:
+    """The first n observations, their reconstructions and the predictive sd: rows of images, or curves of vectors."""
+    x, mean, sd = (t[:n].detach().cpu() for t in (x, mean, sd))
+    return curve_panels(x, mean, sd) if x.ndim == 2 else image_rows(x, mean, sd)
+
+
+def image_rows(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
+    """Three rows of images [n, C, H, W]; the sd is averaged over channels."""
+    n, _, height, width = x.shape
+    gap = max(1, width // 14)
+    size = (PAGE - 1.2) / max(n, 10)  # of an image, beside 1.2 inches for words and numbers
+    figure = Figure(figsize=(1.2 + n * size, 0.2 + 3 * size * height / (width + gap)), layout="constrained")
+    sd = sd.mean(1, keepdim=True)
+    rows: list[tuple[str, Tensor, float, dict[str, Any]]] = [
+        ("image", x.clamp(0, 1), 1.0, {"cmap": "gray", "vmax": 1}),
+        ("reconstruction", mean.clamp(0, 1), 1.0, {"cmap": "gray", "vmax": 1}),
+        ("predictive sd", sd, 0.0, {"cmap": "Greys", "vmax": sd.max().item()}),
+    ]
+    for axes, (name, images, white, style) in zip(figure.subplots(3), rows, strict=True):
+        shown = axes.imshow(tile(pad(images, (0, gap), value=white)[None]), vmin=0, **style)
+        axes.set(xticks=[], yticks=[], frame_on=False)
+        axes.set_ylabel(name, fontsize=SMALL, rotation=0, ha="right", va="center")
+    colour_bar(figure, shown, "", cax=axes.inset_axes((1.0, 0.05, 0.008, 0.9)))
+    return figure
+
+
+def curve_panels(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
+    """A panel for each vector of [n, D]: what was observed, its reconstruction, and a band of two sd around it."""
+    columns = min(5, len(x))
+    rows = -(-len(x) // columns)
+    figure = Figure(figsize=(PAGE, 0.4 + 1.1 * rows), layout="constrained")
+    for i, axes in enumerate(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat):
+        quiet(axes)
+        if i >= len(x):
+            axes.set_axis_off()
+            continue
+        observed, centre, spread = array(x[i]), array(mean[i]), 2 * array(sd[i])
+        d = np.arange(1, len(centre) + 1)
+        axes.fill_between(d, centre - spread, centre + spread, color=PALETTE[4], alpha=0.4, linewidth=0, label="± 2 sd")
+        axes.plot(d, observed, color="black", linewidth=0.6, label="observation")
+        axes.plot(d, centre, color=PALETTE[0], linewidth=0.8, label="reconstruction")
+    add_legend(figure, figure.axes[0].get_legend_handles_labels()[0])
+    return figure
+
+
+@torch.no_grad()
+def decoded_grid(z: Tensor, decode: Decode, shape: tuple[int, ...], side: int = 15) -> Figure:
+    """What is decoded on a regular grid across the central 98 % of the latent points z [n, Q], each where it lies."""
+    grid = latent_grid(z, side, tail=0.01)
+    mean = decode(grid.points).mean.reshape(-1, side, *shape).cpu()  # [rows, side, *shape], from the lowest row
+    figure, axes = panel(grid, *((COLUMN, COLUMN) if len(mean) > 1 else (PAGE, 1.0)))
+    left, right, bottom, top = grid.extent
+    if len(shape) == 1:
+        axes.add_collection(LineCollection(list(curves(array(mean), grid.extent)), linewidths=0.5, colors="black"))
+        axes.set(xlim=(left, right), ylim=(bottom, top))
+    else:
+        picture = tile(mean.flip(0).clamp(0, 1))
+        square = (right - left) / (top - bottom) * picture.shape[0] / picture.shape[1]
+        axes.imshow(picture, "gray", vmin=0, vmax=1, extent=grid.extent, aspect=square)
+        axes.vlines(np.linspace(left, right, side + 1)[1:-1], bottom, top, colors="white", linewidths=0.3)
+        axes.hlines(np.linspace(bottom, top, len(mean) + 1)[1:-1], left, right, colors="white", linewidths=0.3)
+    return figure
+
+
+def tile(images: Tensor) -> np.ndarray:
+    """Images [rows, columns, C, H, W] side by side in one picture, [rows * H, columns * W] or, in colour, [..., 3]."""
+    rows, columns, channels, height, width = images.shape
+    picture = images.permute(0, 3, 1, 4, 2).reshape(rows * height, columns * width, channels)
+    return array(picture.squeeze(-1))
+
+
+def curves(values: np.ndarray, extent: tuple[float, float, float, float]) -> np.ndarray:
+    """Vectors [rows, columns, D] as lines [rows * columns, D, 2], one in each cell of a grid, all to the same scale."""
+    rows, columns, size = values.shape
+    left, right, bottom, top = extent
+    low, high = values.min(), values.max()
+    within = 0.1 + 0.8 * (values - low) / ((high - low) or 1.0)  # of a cell's height
+    across = left + (right - left) / columns * (np.arange(columns)[:, None] + np.linspace(0.1, 0.9, size))
+    up = bottom + (top - bottom) / rows * (np.arange(rows)[:, None, None] + within)
+    return np.stack([np.broadcast_to(across, up.shape), up], -1).reshape(-1, size, 2)
+
+
+def panel(grid: Grid, width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes in latent units."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    quiet(axes)
+    across, *up = (f"$z_{{{coordinate + 1}}}$" for coordinate in grid.coordinates)
+    axes.set_xlabel(across, fontsize=SMALL)
+    if up:
+        axes.set_ylabel(up[0], fontsize=SMALL)
+    else:
+        axes.set_yticks([])
+    return figure, axes
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    """What matplotlib can draw."""
+    return tensor.detach().cpu().numpy()

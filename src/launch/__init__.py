@@ -1,0 +1,1 @@
+"""From the command line to runs: help, sweeps, frozen code, Slurm."""

@@ -1,0 +1,1 @@
+"""Runs on disk: identity, record, lock, whole files. Knows nothing of torch."""

@@ -1,0 +1,304 @@
+"""Whole runs: what they leave on disk, what happens when they are repeated, and what is refused before any work."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from src.evaluate import evaluate_again
+from src.models.bayesian_sas import BayesianSAS
+from src.runs import record as runs
+from src.runs.errors import NumericalError, UserError
+from src.training import experiment
+from src.training.experiment import run
+from tests.configs import composed
+
+SMALL = [
+    "dataset.max_train=200",
+    "dataset.max_test=50",
+    "dataset.batch_size=100",
+    "active_set.size=20",
+    "trainer.max_epochs=3",
+]
+SAME = ("rmse", "mae", "nlpd", "rmse_c60", "nlpd_mixture", "accuracy_1nn", "objective", "epochs")  # number for number
+QUICK = ["evaluation.condition_on=60", "evaluation.active_sets=2"]
+
+
+def small_run(outputs: Path, *overrides: str, model: str = "sas", dataset: str = "digits") -> Path:
+    """Run a few epochs and return the run's folder."""
+    config = composed(f"model={model}", f"dataset={dataset}", *SMALL, *QUICK, f"paths.outputs={outputs}", *overrides)
+    run(config, model, dataset)
+    return outputs / runs.folder_name(config, model, dataset)
+
+
+@pytest.mark.parametrize("model", ["sas", "bayesian_sas"])
+def test_a_run_leaves_everything_a_person_needs(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = small_run(tmp_path, model=model)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert {"rmse", "mae", "nlpd", "accuracy_1nn", "seconds_per_epoch", "peak_memory_mb", "epochs"} <= metrics.keys()
+    assert metrics["epochs"] == 3 and all(np.isfinite(value) for value in metrics.values())
+    rows = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
+    assert [row["epoch"] for row in rows] == ["0", "1", "2"]
+    parts = ["active", "rest"] + (["kl"] if model == "bayesian_sas" else [])
+    for row in rows:
+        assert float(row["loss"]) == pytest.approx(-sum(float(row[part]) for part in parts), abs=1e-5)
+    assert all(
+        (folder / "figures" / f"{name}.png").stat().st_size > 5000
+        for name in ("latent_map", "reconstructions", "decoded_grid")
+    )
+    record = runs.read_json(folder / "record.json")
+    assert record["status"] == "done" and record["versions"]["torch"] == torch.__version__.split("+")[0]
+    shown = capsys.readouterr().out
+    assert str(folder) in shown and "published" not in shown
+
+
+def test_a_finished_run_is_shown_not_repeated_unless_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = small_run(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    small_run(tmp_path)
+    assert "This run is finished" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    first = runs.read_json(folder / "metrics.json")
+    small_run(tmp_path, "rerun=true")
+    again = runs.read_json(folder / "metrics.json")
+    assert {key: first[key] for key in SAME} == {key: again[key] for key in SAME}
+    assert len([path for path in tmp_path.iterdir() if path.name.startswith(folder.name)]) == 2
+
+
+@pytest.mark.parametrize("where", ["in the second epoch", "in the evaluation"])
+def test_an_interrupted_run_ends_with_the_same_numbers(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = runs.read_json(small_run(tmp_path / "whole", model="bayesian_sas") / "metrics.json")
+    with monkeypatch.context() as patch:
+        if where == "in the evaluation":
+            patch.setattr(experiment, "evaluate", interrupted)
+        else:
+            patch.setattr(BayesianSAS, "on_train_batch_end", interrupted_at_step_3)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            small_run(tmp_path / "broken", model="bayesian_sas")
+    folder = next((tmp_path / "broken").iterdir())
+    assert runs.status(folder) == "interrupted"
+    broken = runs.read_json(small_run(tmp_path / "broken", model="bayesian_sas") / "metrics.json")
+    assert {key: whole[key] for key in SAME} == {key: broken[key] for key in SAME}
+
+
+def test_a_damaged_checkpoint_is_left_out_for_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = runs.read_json(small_run(tmp_path / "whole") / "metrics.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "evaluate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            small_run(tmp_path / "broken")
+    folder = next((tmp_path / "broken").iterdir())
+    last = (folder / "last.ckpt").read_bytes()
+    (folder / "last.ckpt").write_bytes(last[: len(last) // 2])
+    broken = runs.read_json(small_run(tmp_path / "broken") / "metrics.json")
+    assert "last.ckpt is damaged" in (folder / "log.txt").read_text()
+    assert {key: whole[key] for key in SAME} == {key: broken[key] for key in SAME}
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def interrupted_at_step_3(model: BayesianSAS, *_: object) -> None:
+    if model.global_step == 3:
+        raise KeyboardInterrupt
+
+
+def test_a_failed_run_keeps_its_traceback_and_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "draw_figures", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            small_run(tmp_path)
+    folder = next(path for path in tmp_path.iterdir())
+    assert runs.status(folder) == "failed"
+    assert "ZeroDivisionError" in (folder / "log.txt").read_text()
+    assert runs.status(small_run(tmp_path)) == "done"
+
+
+def test_evaluate_again_with_the_same_and_other_settings(tmp_path: Path) -> None:
+    folder = small_run(tmp_path)
+    own = runs.read_json(folder / "metrics.json")
+    again = evaluate_again(folder, [])
+    assert {key: own[key] for key in again} == pytest.approx(again)
+    assert "rmse_c90" in evaluate_again(folder, ["evaluation.condition_on=90"])
+    assert len(list((folder / "evaluations").iterdir())) == 2
+    with pytest.raises(UserError, match="condition_o"):
+        evaluate_again(folder, ["evaluation.condition_o=90"])
+    with pytest.raises(UserError, match="not the folder of a finished run"):
+        evaluate_again(tmp_path, [])
+
+
+def test_the_table_at_the_end_has_the_published_numbers_beside_it(tmp_path: Path) -> None:
+    """Those of the run's own cell of the papers' tables, with the note that their NLPD is another quantity."""
+    config = composed("model=bayesian_sas", "dataset=mnist", "active_set=a400")
+    folder = tmp_path / runs.folder_name(config, "bayesian_sas", "mnist")
+    with runs.recorded(folder, config):
+        runs.write_json(
+            folder / "metrics.json", {"rmse": 0.2, "mae": 0.1, "nlpd": -0.2, "accuracy_1nn": 0.7, "epochs": 3}
+        )
+    lines = [" ".join(line.split()) for line in experiment.summary(folder).splitlines()]
+    assert "published 0.199 ± 0.002 0.096 ± 0.001 0.217 ± 0.002" in lines
+    assert "accuracy_1nn 0.7 published 0.63 ± 0.022" in lines
+    assert sum(line.startswith("published: Moreno-Muñoz") for line in lines) == 2
+    assert any(line.startswith("nlpd: ") and "absolute value" in line for line in lines)
+
+
+def test_the_exact_evidence_of_a_finished_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also of one that is older than the setting; each number of points has its own file, and the record stays."""
+    folder = small_run(tmp_path)
+    config = OmegaConf.load(folder / "config.yaml")
+    for name in ("exact_evidence", "evidence_points", "evidence_precision"):
+        del config.evaluation[name]
+    OmegaConf.save(config, folder / "config.yaml")
+    for points in (80, 120):
+        evaluate_again(folder, ["evaluation.exact_evidence=true", f"evaluation.evidence_points={points}"])
+    assert "sas_estimate" in capsys.readouterr().out
+    kept = [runs.read_json(path)["metrics"] for path in sorted((folder / "evaluations").iterdir())]
+    assert sorted(metrics["evidence_points"] for metrics in kept) == [80, 120]
+    assert all(metrics.keys() >= {"exact_evidence", "sas_estimate", "sas_estimate_sd", "rmse"} for metrics in kept)
+    assert "exact_evidence" not in runs.read_json(folder / "metrics.json")
+    with pytest.raises(UserError, match="must exceed the 20 active points"):
+        evaluate_again(folder, ["evaluation.exact_evidence=true", "evaluation.evidence_points=20"])
+
+
+def test_evidence_that_a_model_does_not_have_is_refused_before_the_training(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="needs a GP decoder"):
+        small_run(tmp_path, "evaluation.exact_evidence=true", model="vae")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("model", ["sas", "bayesian_sas"])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["kernel=matern52", "encoder=conv"],
+        ["kernel=rational_quadratic", "optimizer=adamw"],
+        ["kernel=arc_cosine", "model.latent_dim=5"],
+        ["kernel=rbf_ard", "model.amortised=false", "trainer.precision=64-true"],
+        ["active_set=random", "active_set.size=random", "dataset.batch_size=full"],
+    ],
+    ids=lambda overrides: "-".join(overrides),
+)
+def test_combinations_train_and_evaluate(model: str, overrides: list[str], tmp_path: Path) -> None:
+    assert runs.status(small_run(tmp_path, "trainer=debug", "trainer.max_epochs=2", *overrides, model=model)) == "done"
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "fmnist"])
+def test_real_images(dataset: str, data_root: Path, data_file, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    data_file("MNIST/raw")
+    folder = small_run(tmp_path, f"paths.data={data_root}", dataset=dataset)
+    assert runs.read_json(folder / "metrics.json")["rmse"] < 0.4
+
+
+def test_a_users_own_array(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    z = generator.normal(size=(300, 2))
+    np.save(tmp_path / "x.npy", np.sin(z @ generator.normal(size=(2, 7))).astype(np.float32))
+    np.save(tmp_path / "y.npy", (z[:, 0] > 0).astype(int))
+    files = [f"dataset.train={tmp_path / 'x.npy'}", f"dataset.train_labels={tmp_path / 'y.npy'}", "dataset.max_test=30"]
+    folder = small_run(tmp_path / "out", *files, dataset="array")
+    assert runs.read_json(folder / "metrics.json")["accuracy_1nn"] > 0.6
+
+
+REFUSED = {
+    "the active set is as large as the batch": (["active_set.size=100"], "smaller than the batch of 100"),
+    "an active set of nothing": (["active_set.size=0"], "at least 1"),
+    "the batch is larger than the data": (["dataset.batch_size=201"], "between 1 and the 200 training samples"),
+    "random active sets with mini-batches": (["active_set.size=random"], "needs all 200 samples in every batch"),
+    "a GPU where there is none": (["trainer.accelerator=gpu"], "gpu|GPU|CUDA"),
+    "an unknown kernel": (["kernel._target_=gpytorch.kernels.NoKernel"], "NoKernel"),
+    "a q(z) that does not fit": (["+model.posterior=full"], "does not fit SAS"),
+    "no array": (["dataset=array"], "dataset.train"),
+    "more data than there are": (["dataset.max_train=9999"], "max_train=9999"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+    overrides, sentence = REFUSED[name]
+    if name == "a GPU where there is none" and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(UserError, match=sentence):
+        run(composed(*SMALL, f"paths.outputs={tmp_path / 'out'}", *overrides), "sas", "digits")
+    assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("model", ["sas", "gplvm", "bayesian_gplvm", "vae"])
+def test_free_latents_of_fresh_videos_are_refused(model: str, tmp_path: Path) -> None:
+    config = composed(f"model={model}", "dataset=moving_ball", "model.amortised=false", f"paths.outputs={tmp_path}")
+    with pytest.raises(UserError, match=r"set dataset\.fresh=false"):
+        run(config, model, "moving_ball")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"cannot write to paths.outputs=.*file"):
+        small_run(tmp_path / "file" / "outputs")
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_hyperparameters(tmp_path: Path) -> None:
+    array = np.full((250, 4), 1e30, dtype=np.float32) * np.random.default_rng(0).normal(size=(250, 4)).astype(
+        np.float32
+    )
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises(NumericalError, match=r"hyperparameters: .*lengthscale = \[0.69.*noise = \["):
+        small_run(tmp_path / "out", f"dataset.train={tmp_path / 'x.npy'}", "dataset.max_test=null", dataset="array")
+
+
+def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, "-m", *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def test_two_processes_train_one_run_to_the_same_quality(tmp_path: Path) -> None:
+    """Each with its own batches and active sets; one folder, one record."""
+    common = [*QUICK, "trainer.max_epochs=25", "trainer.accelerator=cpu", "active_set.size=100"]
+    config = composed(*common, "dataset.batch_size=512", f"paths.outputs={tmp_path / 'one'}")
+    one = run(config, "sas", "digits")
+    two = ["dataset.batch_size=256", "trainer.devices=2", "trainer.strategy=ddp"]
+    result = command("src.train", *common, *two, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (folder,) = (tmp_path / "outputs").iterdir()
+    assert runs.status(folder) == "done" and result.stdout.count("run folder:") == 1
+    assert runs.read_json(folder / "metrics.json")["rmse"] == pytest.approx(one["rmse"], rel=0.03)
+    assert len((folder / "history.csv").read_text().splitlines()) == 26
+
+
+def test_a_sweep_in_one_process_does_not_divide_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(runs.HOME, str(tmp_path))
+    with pytest.raises(UserError, match=r"set trainer\.devices=1"):
+        small_run(tmp_path, "trainer.devices=2", "trainer.accelerator=cpu")
+
+
+def test_the_command_line_from_another_folder(tmp_path: Path) -> None:
+    """Two runs of a sweep, then a refusal that is one sentence without a traceback."""
+    sweep = command("src.train", "-m", *SMALL, *QUICK, "seed=0,1", "trainer.max_epochs=1", cwd=tmp_path)
+    assert sweep.returncode == 0, sweep.stderr
+    assert sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "outputs").glob("sas-*")) == [
+        "sas-digits-a20-s0",
+        "sas-digits-a20-s1",
+    ]
+    assert "epoch 1/1" in sweep.stderr and "run folder: outputs" in sweep.stdout
+    refusal = command("src.train", "active_set.size=600", cwd=tmp_path)
+    assert refusal.returncode == 1
+    assert "Error: active_set.size=600 must be" in refusal.stderr and "Traceback" not in refusal.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process has the peak of its own in any case")
+def test_the_peak_memory_is_not_that_of_the_process_that_started_this_one() -> None:
+    child = "from src.training.experiment import peak_memory; print(peak_memory())"
+    parent = (
+        "import numpy, subprocess, sys; held = numpy.ones(2**28); subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    )
+    told = subprocess.run([sys.executable, "-c", parent, child], check=True, capture_output=True, text=True).stdout
+    assert 100 < float(told) < 2000
