@@ -11,6 +11,8 @@ from src.launch.cli import CONF, heavy
 from src.runs import record as runs
 from src.runs.errors import NumericalError, UserError
 
+EVALUATION = ("training.experiment", "evaluation.registry", "evaluation.task")  # loads torch
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Load the run's model, evaluate it on its data, print the metrics and keep them beside the run's own."""
@@ -32,16 +34,16 @@ def main(arguments: list[str] | None = None) -> None:
 def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     """The metrics of a run's checkpoint with other settings, kept in `evaluations/`; its record stays as it is."""
     config = runs.plain(overridden(folder, overrides))
-    experiment, evidence, scoring = (heavy(f"src.{name}") for name in ("experiment", "evidence", "metrics"))
-    model, data = experiment.load_model(config, folder), experiment.make_data(config)
-    evidence.check_evidence(model, data, **config["evaluation"])
-    z = scoring.latent_means(model, data.test, seen=False)
-    metrics: dict[str, float] = scoring.evaluate(model, data, z, seed=config["seed"], **config["evaluation"])
+    experiment, registry, task = (heavy(f"src.{name}") for name in EVALUATION)
+    data = experiment.make_data(config)
+    subject = task.Subject(experiment.load_model(folder), data, config["evaluation"], config["seed"])
+    registry.check(subject.model, data, subject.settings)
+    metrics: dict[str, float] = registry.scores(subject)
     results = folder / "evaluations"
     results.mkdir(exist_ok=True)
     path = results / f"{runs.fingerprint(config)}{evidence_suffix(**config['evaluation'])}.json"
     runs.write_json(path, {"overrides": overrides, "metrics": metrics})
-    print(f"\n{scoring.metrics_table(metrics)}\n\nkept in: {path}")
+    print(f"\n{registry.summary(metrics)}\n\nkept in: {path}")
     return metrics
 
 

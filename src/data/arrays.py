@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from src.data.module import DataModule, Split, split_of
+from src.data.batch import Split, split_of
+from src.data.module import DataModule
 from src.runs.errors import UserError
 
 NPZ_NAMES = ("x_train", "y_train", "x_test", "y_test", "x", "y")
@@ -52,12 +53,12 @@ class Arrays(DataModule):
         x_train, y_train, x_test, y_test = find_arrays(self.paths)
         train = observations(x_train)
         if x_test is None:
-            (labels,) = encode_labels(checked_labels(y_train, len(train)))
+            (labels,) = encode_targets(checked_targets(y_train, len(train)))
             return hold_out(replace(train, y=labels))
         test = observations(x_test)
-        if test.x.shape[1:] != train.x.shape[1:] or test.x.dtype != train.x.dtype:
+        if (test.storage.shape, test.storage.dtype) != (train.storage.shape, train.storage.dtype):
             raise UserError(f"{describe(x_test)} does not fit {describe(x_train)}")
-        labels, test_labels = encode_labels(checked_labels(y_train, len(train)), checked_labels(y_test, len(test)))
+        labels, test_labels = encode_targets(checked_targets(y_train, len(train)), checked_targets(y_test, len(test)))
         return replace(train, y=labels), replace(test, y=test_labels)
 
 
@@ -125,45 +126,64 @@ def describe(stored: Stored) -> str:
 
 
 def observations(stored: Stored) -> Split:
-    """Images or vectors, one a row: [N, H, W] becomes [N, 1, H, W], uint8 stays, floats become float32."""
+    """Images or vectors, one per row: [N, H, W] becomes [N, 1, H, W], uint8 stays, floats become float32."""
     array = stored.array
     if array.ndim < 2 or array.size == 0:
-        raise UserError(f"{describe(stored)} must have a row for each sample: [N, D], [N, H, W] or [N, C, H, W]")
+        raise UserError(f"{describe(stored)} must have one row per sample: [N, D], [N, H, W] or [N, C, H, W]")
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):
             array = array.astype(np.float32, copy=False)
     elif array.dtype != np.uint8:
         raise UserError(f"{describe(stored)} must be saved as uint8 (images, 0 to 255) or as floats (used as they are)")
     split = split_of(array[:, None] if array.ndim == 3 else array)
-    if array.dtype.kind == "f":
-        check_finite(split, stored.where)
-    return split
+    return replace(split, mask=observed(split, stored.where)) if array.dtype.kind == "f" else split
 
 
-def check_finite(split: Split, where: str) -> None:
-    """Look through all of it, name the first row that has anything else."""
+def observed(split: Split, where: str) -> Tensor | None:
+    """Which values [N, *shape] were observed: NaN means missing. None if all were; infinite values are an error."""
+    mask = None
     for chunk in split.chunks(ROWS_AT_ONCE):
-        finite = chunk.x.flatten(1).isfinite().all(1)
-        if not finite.all():
-            row = chunk.index[~finite][0]
-            raise UserError(f"{where} has NaN or infinite values (as float32), first in row {row}")
+        if chunk.x.isfinite().all():
+            continue
+        infinite = chunk.x.isinf().flatten(1).any(1)
+        if infinite.any():
+            raise UserError(f"{where} has infinite values (as float32), first in row {chunk.index[infinite][0]}")
+        mask = torch.ones(len(split), *split.storage.shape, dtype=torch.bool) if mask is None else mask
+        mask[chunk.index] = ~chunk.x.isnan()
+    return mask
 
 
-def checked_labels(stored: Stored | None, num_data: int) -> np.ndarray | None:
-    """Labels as a vector of integers or strings, one for each of the N samples."""
+def checked_targets(stored: Stored | None, num_data: int) -> np.ndarray | None:
+    """One target per sample: class labels [N] as integers or strings, or real numbers [N, P]."""
     if stored is None:
         return None
-    if stored.array.shape not in ((num_data,), (num_data, 1)):
+    array = stored.array
+    if array.dtype.kind == "f":
+        return real_targets(stored, num_data)
+    if array.shape not in ((num_data,), (num_data, 1)):
         raise UserError(f"{describe(stored)} must have one label for each of the {num_data} samples")
-    if stored.array.dtype.kind not in "iubUS":
-        raise UserError(f"{describe(stored)} must hold integers or strings to be labels")
-    labels = stored.array.reshape(-1)
+    if array.dtype.kind not in "iubUS":
+        raise UserError(f"{describe(stored)} must hold integers or strings (class labels) or floats (real targets)")
+    labels = array.reshape(-1)
     return labels if labels.dtype.kind in "US" else labels.astype(np.int64)
 
 
-def encode_labels(*splits: np.ndarray | None) -> list[Tensor | None]:
-    """Labels as 0 to K - 1, the same number for the same label in all splits."""
-    present = [labels for labels in splits if labels is not None]
+def real_targets(stored: Stored, num_data: int) -> np.ndarray:
+    """Real targets as float32 [N, P], all finite."""
+    targets = stored.array.reshape(len(stored.array), -1).astype(np.float32)
+    if len(targets) != num_data or not np.isfinite(targets).all():
+        raise UserError(f"{describe(stored)} must have finite targets for each of the {num_data} samples")
+    return targets
+
+
+def encode_targets(*splits: np.ndarray | None) -> list[Tensor | None]:
+    """Real targets as they are; labels as 0 to P - 1, the same number for the same label in all splits."""
+    present = [targets for targets in splits if targets is not None]
+    kinds = {targets.ndim for targets in present}
+    if len(kinds) > 1:
+        raise UserError("dataset.train_labels and dataset.test_labels must both be classes or both be real numbers")
+    if kinds == {2}:
+        return [None if targets is None else torch.from_numpy(targets) for targets in splits]
     classes = np.unique(np.concatenate(present)) if present else np.empty(0)
     return [None if labels is None else torch.from_numpy(np.searchsorted(classes, labels)) for labels in splits]
 
@@ -177,6 +197,5 @@ def hold_out(data: Split) -> tuple[Split, Split]:
         raise UserError("dataset.train has a single sample, of which none can be held out: give dataset.test")
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(HOLD_OUT_SEED))
     num_test = max(1, len(data) // 10)
-    test, train = data[order[:num_test].sort().values], order[num_test:].sort().values
-    labels = None if data.y is None else data.y[train]
-    return replace(data, y=labels, rows=train), Split(test.x, test.y)
+    test, train = (rows.sort().values for rows in order.tensor_split([num_test]))
+    return data.part(train), data.part(test).in_memory()

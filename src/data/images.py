@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from src.data import sources
-from src.data.module import DataModule, Split
+from src.data.batch import Split, split_of
+from src.data.module import DataModule
 from src.runs.errors import UserError
 
 
@@ -79,7 +80,7 @@ class CIFAR10Subset(CIFAR10):
             )
         if (len(x_train), len(x_test)) != (5 * self.of_each_file, self.of_each_file):
             raise UserError(f"{stored} holds {len(x_train)} + {len(x_test)} images, not 5,085 + 1,017: remove it")
-        return Split(x_train, y_train.long()), Split(x_test, y_test.long())
+        return split_of(x_train, y_train.long()), split_of(x_test, y_test.long())
 
 
 class Digits(DataModule):
@@ -94,7 +95,7 @@ class Digits(DataModule):
         x = torch.from_numpy((digits.images / 16).astype(np.float32)).unsqueeze(1)
         y = torch.from_numpy(digits.target.astype(np.int64))
         rows = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0, stratify=digits.target)
-        train, test = (Split(x[index], y[index]) for index in rows)
+        train, test = (split_of(x[index], y[index]) for index in rows)
         return train, test
 
 
@@ -102,7 +103,7 @@ def idx_split(contents: dict[str, bytes], name: str) -> Split:
     """Images and labels of one split of MNIST's format."""
     images = read_idx(contents[f"{name}-images-idx3-ubyte"])
     labels = read_idx(contents[f"{name}-labels-idx1-ubyte"])
-    return Split(images.unsqueeze(1), labels.long())
+    return split_of(images.unsqueeze(1), labels.long())
 
 
 def read_idx(content: bytes) -> Tensor:
@@ -117,4 +118,4 @@ def cifar_split(of_each: int | None, *batches: dict[str, Any]) -> Split:
     """Batches of CIFAR-10, whose rows are the red, the green and the blue 32 x 32 pixels of an image, joined."""
     x = np.concatenate([batch["data"][:of_each] for batch in batches]).reshape(-1, 3, 32, 32)
     y = np.concatenate([batch["labels"][:of_each] for batch in batches]).astype(np.int64)
-    return Split(torch.from_numpy(x), torch.from_numpy(y))
+    return split_of(torch.from_numpy(x), torch.from_numpy(y))

@@ -13,8 +13,8 @@ from torch.nn.functional import affine_grid, grid_sample
 from tqdm import tqdm
 
 from src.data import sources
+from src.data.batch import Split, split_of
 from src.data.images import ImageFiles, idx_split
-from src.data.module import Split, split_of
 from src.runs.errors import UserError
 from src.runs.files import whole
 from src.runs.randomness import stream
@@ -58,7 +58,7 @@ def make(root: Path, size: int) -> tuple[Path, Path]:
     images, labels = folder / f"images_{size}.npy", folder / f"labels_{size}.npy"
     if images.exists() and labels.exists():
         return images, labels
-    mnist = idx_split(sources.obtain(sources.MNIST, root).contents, "train")
+    mnist = idx_split(sources.obtain(sources.MNIST, root).contents, "train").all()
     assert mnist.y is not None
     try:
         folder.mkdir(exist_ok=True)

@@ -2,25 +2,21 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from src.data.module import Batch, Batches, DataModule, EpochSampler, ShuffledBatches, Split
-from src.evaluation.paths import aligned, path_rmse
+from src.data.batch import Batch, Split, split_of
+from src.data.module import DataModule
+from src.data.sampling import Batches, EpochSampler, ShuffledBatches
 from src.runs.errors import UserError
 from src.runs.randomness import stream
-
-if TYPE_CHECKING:
-    from src.models.base import Decoder
 
 FRAMES, SIDE, RADIUS = 30, 32, 3
 LENGTH_SCALE, JITTER = 2.0, 1e-5
 TRAIN, TEST, FRESH = range(3)  # streams of randomness
-SHOWN = 5  # test videos in the report's figure
 TEST_SEED = 0  # the test videos are the same in every run
 
 
@@ -38,7 +34,9 @@ class MovingBall(DataModule):
     A number names one video in all of this: first those of `train`, then those of `test`, then those of a fresh batch.
     """
 
-    test_paths: Tensor  # [videos, 30, 2], float64: where the ball of each test video is
+    aux_names = ("video", "time")
+    group, group_size = "video", FRAMES
+    binary = True
 
     def __init__(
         self,
@@ -62,8 +60,8 @@ class MovingBall(DataModule):
     def load(self) -> tuple[Split, Split]:
         """Draw the stored videos."""
         train_paths = draw_paths(self.num_train_videos, np.random.default_rng(stream(self.seed, TRAIN)))
-        self.test_paths = draw_paths(self.num_test_videos, np.random.default_rng(stream(TEST_SEED, TEST)))
-        return record(train_paths, first_video=0), record(self.test_paths, first_video=self.num_train_videos)
+        test_paths = draw_paths(self.num_test_videos, np.random.default_rng(stream(TEST_SEED, TEST)))
+        return record(train_paths, first_video=0), record(test_paths, first_video=self.num_train_videos)
 
     def train_dataloader(self) -> Batches:
         """Batches of whole videos, fresh or stored."""
@@ -71,20 +69,6 @@ class MovingBall(DataModule):
             videos = FreshVideos(self.batch_videos, self.num_train_videos + self.num_test_videos, self.seed)
             return Batches(videos, Positions(self.steps_per_epoch, *self.share()))
         return Batches(self.train, WholeVideos(self.num_train_videos, self.batch_videos, self.seed, *self.share()))
-
-    def scores(self, model: "Decoder") -> dict[str, float]:
-        """How far the latent means are from the true paths, up to an affine map."""
-        return {"path_rmse": path_rmse(self.latent_paths(model), self.test_paths)}
-
-    def exhibits(self, model: "Decoder") -> dict[str, Tensor]:
-        """The first true paths, and the latent means mapped onto them."""
-        estimated = aligned(self.latent_paths(model), self.test_paths)
-        return {"paths": self.test_paths[:SHOWN], "estimated_paths": estimated[:SHOWN]}
-
-    def latent_paths(self, model: "Decoder") -> Tensor:
-        """Latent means [videos, 30, Q] of the test videos."""
-        frames = self.test[torch.arange(len(self.test))].to(model.data_mean.device)
-        return model.encode(frames.x, None, frames.aux).mean.unflatten(0, (-1, FRAMES))
 
 
 class FreshVideos(Dataset[Batch]):
@@ -128,7 +112,8 @@ def shuffled_frames(videos: Tensor, generator: torch.Generator) -> Tensor:
 def record(paths: Tensor, first_video: int) -> Split:
     """The frames of videos that are numbered from `first_video` on, one video after the other."""
     videos = torch.arange(first_video, first_video + len(paths))
-    return Split(render(paths), aux=torch.cartesian_prod(videos, torch.arange(FRAMES)).float())
+    aux = torch.cartesian_prod(videos, torch.arange(FRAMES))
+    return split_of(render(paths), aux=aux.float(), groups=aux[:, 0], latents=paths.flatten(0, 1))
 
 
 def render(paths: Tensor) -> Tensor:

@@ -3,24 +3,20 @@
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from src.data import sources
+from src.data.batch import Split, split_of
 from src.data.images import ImageFiles, idx_split
-from src.data.module import Split
 from src.runs.errors import UserError
-
-if TYPE_CHECKING:
-    from src.models.base import Decoder
 
 OBJECTS, POOL = 400, 360  # of each digit: all, and those of training and test; the other 40 are for monitoring
 ANGLES = 16
 DEGREES = 360 / ANGLES
-SHOWN = 10  # test views in the report's figure
 
 
 class RotatedMNIST(ImageFiles):
@@ -36,6 +32,7 @@ class RotatedMNIST(ImageFiles):
     """
 
     files = sources.MNIST
+    aux_names = ("object", "angle")
     objects: Tensor  # [objects, 28, 28], uint8, not rotated
     eval: Split  # the 40 other objects of each digit at all angles, for monitoring only
 
@@ -55,7 +52,7 @@ class RotatedMNIST(ImageFiles):
 
     def load(self) -> tuple[Split, Split]:
         """Draw the objects and their views, and rotate."""
-        mnist = idx_split(self.contents(), "train")
+        mnist = idx_split(self.contents(), "train").all()
         images = [mnist.x[mnist.y == digit, 0] for digit in self.digits]
         rows, *views = draw([len(x) for x in images])
         self.objects = torch.cat([x[row] for x, row in zip(images, rows, strict=True)])
@@ -68,40 +65,7 @@ class RotatedMNIST(ImageFiles):
         objects, angles = views.unbind(1)
         radians = torch.from_numpy(np.radians(DEGREES * angles.numpy()))
         labels = objects if len(self.digits) == 1 else torch.tensor(self.digits)[objects // OBJECTS]
-        return Split(rotated[objects, angles].unsqueeze(1), labels, torch.stack([objects, radians], 1).float())
-
-    def object_scores(self, dimensions: int = 8) -> Tensor:
-        """PCA scores [objects, dimensions] of all objects before rotation, not whitened: where object vectors start.
-
-        The signs are scikit-learn's: the largest loading of every component is positive.
-        """
-        from sklearn.decomposition import PCA
-
-        pixels = self.objects.flatten(1).numpy() / 255
-        return torch.from_numpy(PCA(dimensions, svd_solver="full").fit_transform(pixels)).float()
-
-    def scores(self, model: "Decoder") -> dict[str, float]:
-        """Squared error a pixel of the test views as made from object and angle alone, by models that `generate`.
-
-        As published from one latent sample, drawn with a constant seed, and from the latent mean.
-        """
-        generate: Any = getattr(model, "generate", None)
-        if generate is None or self.test.aux is None:
-            return {}
-        device = model.data_mean.device
-        q = generate(self.test.aux.to(device))
-        noise = torch.randn(q.mean.shape, generator=torch.Generator().manual_seed(0)).to(q.mean)
-        latents = {"mse_sample": q.mean + q.stddev * noise, "mse_mean": q.mean}
-        x = model.as_float(self.test.x.to(device))
-        return {name: (model.decode(z).mean - x).square().mean().item() for name, z in latents.items()}
-
-    def exhibits(self, model: "Decoder") -> dict[str, Tensor]:
-        """The first test views, and what the model makes of their object and angle alone."""
-        generate: Any = getattr(model, "generate", None)
-        if generate is None or self.test.aux is None:
-            return {}
-        z = generate(self.test.aux[:SHOWN].to(model.data_mean.device)).mean
-        return {"views": self.test.x[:SHOWN], "generated_views": model.decode(z).mean}
+        return split_of(rotated[objects, angles].unsqueeze(1), labels, aux=torch.stack([objects, radians], 1).float())
 
 
 class Draws(NamedTuple):

@@ -1,57 +1,114 @@
 """The evidence log p(x | z) of training points, exactly, beside what stochastic active sets estimate it to be."""
 
+import math
 import os
+from collections.abc import Mapping
 from copy import deepcopy
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from src.data.module import DataModule, Split
+from src.data.batch import Split
+from src.evaluation.reconstruction import with_sd
+from src.evaluation.task import CHUNK, Metric, Scores, Settings, Subject, Task
 from src.gp.active_set import fixed_size
 from src.gp.exact_evidence import log_evidence, memory
 from src.gp.linalg import NotPositiveDefiniteError
-from src.models.base import Decoder
-from src.models.gp_decoder import GPDecoder
+from src.models.capabilities import HasEvidence
+from src.models.likelihoods import Gaussian
 from src.runs.errors import NumericalError, UserError
 from src.runs.randomness import stream
 
-Precision = Literal["float32", "float64"]
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "float64": torch.float64}
-
-CHUNK = 2000  # images encoded at a time
 ESTIMATES = 32  # random batches that the SAS estimate is averaged over
 
 
-def check_evidence(
-    model: Decoder,
-    data: DataModule,
-    exact_evidence: bool,
-    evidence_points: int | None,
-    evidence_precision: Precision,
-    **others: int,
-) -> None:
-    """Refuse, with the reason and before any work, what has no such evidence or is too large; others are welcome."""
-    if not exact_evidence:
-        return
-    if not isinstance(model, GPDecoder):
-        raise UserError(
-            "evaluation.exact_evidence=true needs a GP decoder with an active set (sas, bayesian_sas or gplvm), "
-            f"not {type(model).__name__}"
-        )
-    if evidence_precision not in DTYPES:
-        raise UserError(f"evaluation.evidence_precision={evidence_precision} must be {' or '.join(DTYPES)}")
-    size = len(data.train) if evidence_points is None else evidence_points
-    if not model.active_size < size <= len(data.train):
+class Evidence(Task):
+    """log p(x | z) of training points at their latent means, in nats per value; on request, since it is O(N^3).
+
+    Beside it the mean and sd of Eq. 6 of the SAS paper over random batches of the same points.
+    """
+
+    name = "evidence"
+    order = 60
+    metrics = {  # noqa: RUF012
+        "exact_evidence": Metric("exact evidence", "higher"),
+        "sas_estimate": Metric("SAS estimate", "higher"),
+        "sas_estimate_sd": Metric("sd of the SAS estimate", "neither"),
+        "evidence_points": Metric("points of the evidence", "neither", 0),
+    }
+
+    def fits(self, model: Any, data: Any) -> bool:
+        """Models whose mapping is one GP with Gaussian noise."""
+        return isinstance(model, HasEvidence) and isinstance(model.likelihood, Gaussian)
+
+    def check(self, model: Any, data: Any, settings: Settings) -> None:
+        """The model has an evidence, and its covariance fits into memory."""
+        if not settings["exact_evidence"]:
+            return
+        if not self.fits(model, data):
+            raise UserError(
+                "evaluation.exact_evidence=true needs a GP decoder with an active set (sas, bayesian_sas or gplvm), "
+                f"not {type(model).__name__}"
+            )
+        precision = settings["evidence_precision"]
+        if precision not in DTYPES:
+            raise UserError(f"evaluation.evidence_precision={precision} must be {' or '.join(DTYPES)}")
+        check_size(model, len(data.train), num_points(settings, data.train), precision)
+
+    def scores(self, subject: Subject) -> Scores:
+        """The exact value and the estimate."""
+        if not subject.settings["exact_evidence"]:
+            return {}
+        model, train, settings = subject.model, subject.data.train, subject.settings
+        dtype = DTYPES[settings["evidence_precision"]]
+        x, z = observed(model, train, num_points(settings, train), dtype, subject.seed)
+        kernel, noise = deepcopy(model.kernel).to(x), model.likelihood.noise.to(x)
+        batch_size = max(min(subject.data.batch_size, len(x)), model.active_size + 1)
+        estimates = [
+            fixed_size(x[rows], z[rows], kernel, noise, model.active_size, len(x))
+            for rows in random_batches(len(x), batch_size, subject.seed)
+        ]
+        sd, mean = torch.std_mean(torch.stack([e.active + e.rest for e in estimates]) / x.numel())
+        try:
+            exact = log_evidence(x, z, kernel, noise) / x.numel()
+        except NotPositiveDefiniteError as error:
+            advice = "try evaluation.evidence_precision=float64"
+            raise NumericalError(f"{error}: {advice}; {model.describe_gp()}") from error
+        return {
+            "exact_evidence": exact,
+            "sas_estimate": mean.item(),
+            "sas_estimate_sd": sd.item(),
+            "evidence_points": len(x),
+        }
+
+    def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
+        """Both values below one title."""
+        if "exact_evidence" not in metrics:
+            return []
+        title = f"log p(x | z) of {metrics['evidence_points']} training points, nats per value"
+        return ["", title, *(f"{key:<20}{with_sd(metrics, key):>18}" for key in ("exact_evidence", "sas_estimate")), ""]
+
+
+def num_points(settings: Settings, train: Split) -> int:
+    """How many training points the evidence is of."""
+    points = settings["evidence_points"]
+    return len(train) if points is None else int(points)
+
+
+def check_size(model: HasEvidence, num_data: int, size: int, precision: str) -> None:
+    """The number of points leaves some to predict, exists, and fits into memory."""
+    if not model.active_size < size <= num_data:
         raise UserError(
             f"evaluation.evidence_points={size} must exceed the {model.active_size} active points, from which the "
-            f"others are predicted, and not the {len(data.train)} training points"
+            f"others are predicted, and not the {num_data} training points"
         )
-    needed, there = memory(size, model.data_mean.numel(), DTYPES[evidence_precision]), installed_memory()
-    if needed > there:
+    needed = memory(size, math.prod(model.facts.shape), DTYPES[precision])
+    if needed > installed_memory():
         raise UserError(
-            f"the exact evidence of {size} points takes {needed / 1e9:.0f} GB in {evidence_precision}, more than there "
-            "is: set evaluation.evidence_points to fewer, or evaluation.evidence_precision=float32"
+            f"the exact evidence of {size} points takes {needed / 1e9:.0f} GB in {precision}, more than this machine "
+            "has: set evaluation.evidence_points to fewer, or evaluation.evidence_precision=float32"
         )
 
 
@@ -60,39 +117,11 @@ def installed_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-@torch.no_grad()
-def evidence_scores(
-    model: GPDecoder, data: DataModule, points: int | None, precision: Precision, seed: int
-) -> dict[str, float]:
-    """log p(x | z) of all training points, or of so many random ones, at their latent means, in nats per value.
-
-    Beside it the mean and sd of Eq. 6 of the SAS paper over random batches of the same points.
-    """
-    x, z = observed(model, data.train, len(data.train) if points is None else points, DTYPES[precision], seed)
-    kernel, noise = deepcopy(model.kernel).to(x), model.likelihood.noise.to(x)
-    batch_size = max(min(data.batch_size, len(x)), model.active_size + 1)
-    estimates = [
-        fixed_size(x[rows], z[rows], kernel, noise, model.active_size, len(x))
-        for rows in random_batches(len(x), batch_size, seed)
-    ]
-    sd, mean = torch.std_mean(torch.stack([e.active + e.rest for e in estimates]) / x.numel())
-    try:
-        exact = log_evidence(x, z, kernel, noise) / x.numel()
-    except NotPositiveDefiniteError as error:
-        raise NumericalError(f"{error}: try evaluation.evidence_precision=float64; {model.describe_gp()}") from error
-    return {
-        "exact_evidence": exact,
-        "sas_estimate": mean.item(),
-        "sas_estimate_sd": sd.item(),
-        "evidence_points": len(x),
-    }
-
-
-def observed(model: GPDecoder, train: Split, points: int, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
+def observed(model: HasEvidence, train: Split, points: int, dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
     """Random training points, centred [n, D], and their latent means [n, Q], on the CPU."""
     index = train.draw(points, stream(seed, points)).index
-    batches = (train[rows].to(model.data_mean.device) for rows in index.split(CHUNK))
-    pairs = [(model.centred(batch.x), model.encode(batch.x, batch.index).mean) for batch in batches]
+    batches = (train[rows].to(model.device) for rows in index.split(CHUNK))
+    pairs = [(model.centred(batch.x), model.encode(batch, seen=True).mean) for batch in batches]
     x, z = (torch.cat(tensors).to("cpu", dtype) for tensors in zip(*pairs, strict=True))
     return x, z
 

@@ -1,23 +1,54 @@
-"""Scores of single datasets, beside the metrics that all share."""
+"""Paths through latent space beside the true ones that simulated data come with."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from src.evaluation.task import Arrays, Metric, Scores, Subject, Task
+from src.models.capabilities import HasLatents
+
+SHOWN = 5  # test videos in the report's figure
+
+
+class Paths(Task):
+    """How far the latent means of videos are from the true paths, up to one affine map."""
+
+    name = "paths"
+    order = 30
+    metrics = {"path_rmse": Metric("path RMSE", digits=3)}  # noqa: RUF012
+
+    def fits(self, model: Any, data: Any) -> bool:
+        """Data that know their true latents."""
+        return isinstance(model, HasLatents) and data.test.latents is not None
+
+    def scores(self, subject: Subject) -> Scores:
+        """The error after the best affine map."""
+        assert subject.data.test.latents is not None
+        return {"path_rmse": path_rmse(subject.test_latents, subject.data.test.latents)}
+
+    def artifacts(self, subject: Subject) -> Arrays:
+        """The first true paths [videos, T, 2], and the latent means mapped onto them."""
+        paths, length = subject.data.test.latents, subject.data.facts.group_size or 1
+        assert paths is not None
+        both = {"paths": paths, "estimated_paths": aligned(subject.test_latents, paths)}
+        return {name: path.unflatten(0, (-1, length))[:SHOWN].float().numpy() for name, path in both.items()}
+
 
 def path_rmse(latent_means: Tensor, paths: Tensor) -> float:
-    """How far latent means [videos, T, Q] are from true paths [videos, T, 2] after the best affine map, in path units.
+    """How far latent means [n, Q] are from true paths [n, 2] after the best affine map, in path units.
 
-    One least-squares map for all videos (a latent space is known up to such a map), then the root of the mean squared
-    distance: summed over the two coordinates, averaged over frames. Hence it does not depend on the axes, latents that
-    know nothing score the spread of the paths, about √2, and its square times the number of frames is the residual sum
-    of squares that the published code prints. Divided by √2 it is the error of one coordinate.
+    One least-squares map serves all videos (a latent space is known up to such a map). Then comes the root of the mean
+    squared distance, summed over the two coordinates and averaged over frames. So it does not depend on the axes,
+    latents that know nothing score the spread of the paths, about √2, and its square times the number of frames is the
+    residual sum of squares that the published code prints. Divided by √2 it is the error of one coordinate.
     """
-    return (paths.cpu() - aligned(latent_means, paths)).square().sum(-1).mean().sqrt().item()
+    return float((paths.cpu() - aligned(latent_means, paths)).square().sum(-1).mean().sqrt())
 
 
 def aligned(latent_means: Tensor, paths: Tensor) -> Tensor:
-    """Latent means [videos, T, Q] after the affine map that takes them nearest to true paths [videos, T, 2]."""
-    z, path = (values.detach().cpu().double().flatten(0, 1) for values in (latent_means, paths))
+    """Latent means [n, Q] after the affine map that takes them nearest to true paths [n, 2]."""
+    z, path = (values.detach().cpu().double() for values in (latent_means, paths))
     centre, z = path.mean(0), z - z.mean(0)  # takes the place of a constant term
     slope = torch.linalg.lstsq(z, path - centre, driver="gelsd").solution  # by SVD: latent dimensions may collapse
-    return (centre + z @ slope).unflatten(0, paths.shape[:2])
+    return centre + z @ slope

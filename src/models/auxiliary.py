@@ -1,50 +1,49 @@
 """What the latent GPs are functions of: an object and its angle, the time in a video, or something learned.
 
-Each module turns the auxiliary columns of a batch into inputs of the kernel, says which points share a function, and
+Each module turns the auxiliary columns of a batch into inputs of the kernel, tells which points share a function, and
 knows where inducing points start.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from src.data.module import DataModule, Split
-from src.data.moving_ball import FRAMES, MovingBall
-from src.data.rotated_mnist import ANGLES, RotatedMNIST
+from src.data.batch import Split
+from src.data.facts import Facts
+from src.data.module import DataModule
 from src.nets.mlp import mlp
 from src.runs.errors import UserError
 
 
-class Auxiliary(nn.Module):
-    """Inputs of the latent GPs; here all points of the dataset share one function a channel.
-
-    A model makes one with its `shape` and `latent_dim`, whether that matters or not.
-    """
+class Auxiliary(nn.Module, ABC):
+    """Inputs of the latent GPs; all points of the dataset share one function per channel unless they are `grouped`."""
 
     size: int  # of an input
-    grouped = False  # True: a function a video, and nothing to learn of one from another
+    grouped: ClassVar[bool] = False  # True: one function per group, and nothing to learn of one from another
 
+    def __init__(self, facts: Facts) -> None:
+        super().__init__()
+        self.facts = facts
+
+    @abstractmethod
     def forward(self, x: Tensor, aux: Tensor | None) -> Tensor:
-        """The inputs [b, P] of observations x [b, *shape]."""
-        raise NotImplementedError
+        """The inputs [B, P] of observations x [B, *shape]."""
+
+    @abstractmethod
+    def inducing(self, count: int, train: Split, x: Tensor) -> Tensor:
+        """Where `count` inducing points [M, P] start; x are training observations in random order."""
 
     def groups(self, aux: Tensor | None, size: int, device: torch.device) -> Tensor:
-        """The rows [G, T] of the batch that share a function; -1 stands for no row."""
+        """The rows [G, T] of a batch of `size` points that share a function; -1 stands for no row."""
         return torch.arange(size, device=device).unsqueeze(0)
-
-    def check(self, data: DataModule) -> None:
-        """Refuse, with the reason, data that are not what this is for."""
 
     def initialise(self, data: DataModule) -> None:
         """Start from the data."""
-
-    def inducing(self, count: int, train: Split, x: Tensor) -> Tensor:
-        """Where `count` inducing points [M, P] start; x are training observations in random order."""
-        raise NotImplementedError
 
 
 class ObjectAngle(Auxiliary):
@@ -52,39 +51,33 @@ class ObjectAngle(Auxiliary):
 
     vectors: nn.Parameter  # [objects, object_dim]
 
-    def __init__(self, num_objects: int = 400, object_dim: int = 8, **model: Any) -> None:
-        super().__init__()
-        self.size = object_dim + 1
-        self.vectors = nn.Parameter(torch.zeros(num_objects, object_dim))
+    def __init__(self, facts: Facts, latent_dim: int, object_dim: int = 8, num_angles: int = 16) -> None:
+        super().__init__(facts)
+        require(facts, "object", "angle")
+        self.size, self.num_angles = object_dim + 1, num_angles
+        self.vectors = nn.Parameter(torch.zeros(facts.objects or 0, object_dim))
 
     def forward(self, x: Tensor, aux: Tensor | None) -> Tensor:
         """The object's vector, then the angle."""
-        objects, angles = split_columns(aux)
+        objects, angles = columns(self.facts, aux, "object", "angle")
         return torch.cat([self.vectors[objects.long()], angles.to(self.vectors).unsqueeze(1)], 1)
-
-    def check(self, data: DataModule) -> None:
-        """The data are views of as many objects."""
-        if not isinstance(data, RotatedMNIST):
-            raise UserError("model.aux is an object and an angle, which only dataset=rotated_mnist has")
-        if len(data.objects) != len(self.vectors):
-            raise UserError(f"model.aux.num_objects={len(self.vectors)} must be the {len(data.objects)} of the dataset")
 
     @torch.no_grad()
     def initialise(self, data: DataModule) -> None:
-        """The vectors start at the PCA scores of the objects."""
-        assert isinstance(data, RotatedMNIST)
-        self.vectors.copy_(data.object_scores(self.vectors.shape[1]))
+        """Start the vectors at the PCA scores of one picture of each object."""
+        assert data.objects is not None
+        self.vectors.copy_(principal_scores(data.objects, self.vectors.shape[1]))
 
     def inducing(self, count: int, train: Split, x: Tensor) -> Tensor:
-        """In turn at each of the 16 angles, near the vector of a random training object.
+        """In turn at each of the angles, near the vector of a random training object.
 
-        As published: near means one normal number a point, times the bandwidth of a kernel density of each column.
+        As published, near means one normal number per point, times the bandwidth of a kernel density of each column.
         """
         rows = torch.randint(len(train), (count,))
-        objects, _ = split_columns(train.aux)
+        (objects,) = columns(self.facts, train.aux, "object")
         vectors = self.vectors.detach().cpu()[objects.long()]  # [N, object_dim]
         near = vectors[rows] + len(train) ** -0.2 * vectors.std(0) * torch.randn(count, 1)
-        angles = 2 * math.pi / ANGLES * (torch.arange(count) % ANGLES)
+        angles = 2 * math.pi / self.num_angles * (torch.arange(count) % self.num_angles)
         return torch.cat([near, angles.unsqueeze(1)], 1)
 
 
@@ -92,51 +85,44 @@ class VideoTime(Auxiliary):
     """The time in a video; every video is a draw of its own."""
 
     size = 1
-    grouped = True
+    grouped: ClassVar[bool] = True
 
-    def __init__(self, **model: Any) -> None:
-        super().__init__()
+    def __init__(self, facts: Facts, latent_dim: int) -> None:
+        super().__init__(facts)
+        require(facts, "video", "time")
 
     def forward(self, x: Tensor, aux: Tensor | None) -> Tensor:
         """The time."""
-        _, times = split_columns(aux)
+        (times,) = columns(self.facts, aux, "time")
         return times.to(x.dtype).unsqueeze(1)
 
     def groups(self, aux: Tensor | None, size: int, device: torch.device) -> Tensor:
         """The frames of each video, as many of them as are here."""
-        videos, _ = split_columns(aux)
+        (videos,) = columns(self.facts, aux, "video")
         _, counts = videos.unique(return_counts=True)
         frames = videos.argsort(stable=True).split(counts.tolist())
         return pad_sequence(frames, batch_first=True, padding_value=-1)
 
-    def check(self, data: DataModule) -> None:
-        """The data are videos, so that a batch holds whole ones."""
-        if not isinstance(data, MovingBall):
-            raise UserError("model.aux is the time in a video, which only dataset=moving_ball has")
-
     def inducing(self, count: int, train: Split, x: Tensor) -> Tensor:
         """Evenly over the video."""
-        return torch.linspace(0, FRAMES - 1, count).unsqueeze(1)
+        return torch.linspace(0, (self.facts.group_size or 1) - 1, count).unsqueeze(1)
 
 
 class Learned(Auxiliary):
-    """Inputs that a small net makes of the observation itself, for data that have none; as many as latent channels."""
+    """Inputs that a small net makes of the observation itself, for data without any; as many as latent channels."""
 
-    def __init__(self, shape: Sequence[int], latent_dim: int, hidden: Sequence[int] = (128,)) -> None:
-        super().__init__()
-        self.size = latent_dim
-        self.net = mlp(shape, latent_dim, hidden)
-
-    def check(self, data: DataModule) -> None:
-        """Inputs are not to be learned where the data have them."""
-        if data.train.aux is not None:
+    def __init__(self, facts: Facts, latent_dim: int, hidden: Sequence[int] = (128,)) -> None:
+        super().__init__(facts)
+        if facts.aux:
             raise UserError(
-                f"model.aux=Learned would ignore the auxiliary inputs of {type(data).__name__}; conf/pair has settings "
-                "for dataset=rotated_mnist and dataset=moving_ball"
+                f"model.aux=Learned would ignore the auxiliary columns {' and '.join(facts.aux)} of this dataset; "
+                "conf/pair has settings for dataset=rotated_mnist and dataset=moving_ball"
             )
+        self.size = latent_dim
+        self.net = mlp(facts.shape, latent_dim, hidden)
 
     def forward(self, x: Tensor, aux: Tensor | None) -> Tensor:
-        """The net's answer; auxiliary columns play no part."""
+        """The net's answer."""
         answer: Tensor = self.net(x)
         return answer
 
@@ -151,9 +137,27 @@ class Learned(Auxiliary):
         return self.forward(x[:count], None)
 
 
-def split_columns(aux: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The two auxiliary columns [b] each."""
+def require(facts: Facts, *names: str) -> None:
+    """Raise a UserError unless the data have these auxiliary columns."""
+    if missing := [name for name in names if name not in facts.aux]:
+        wanted, there = " and ".join(names), " and ".join(facts.aux) or "none"
+        raise UserError(f"this model needs the auxiliary columns {wanted}; the dataset has {there}, so no {missing[0]}")
+
+
+def columns(facts: Facts, aux: Tensor | None, *names: str) -> list[Tensor]:
+    """Auxiliary columns [B] by their names."""
+    require(facts, *names)
     if aux is None:
-        raise UserError("this model needs the auxiliary inputs of its points (aux), as its training data have them")
-    first, second = aux.unbind(1)
-    return first, second
+        raise UserError(f"this model needs the auxiliary columns of its points: {' and '.join(facts.aux)}")
+    return [aux[:, facts.aux.index(name)] for name in names]
+
+
+def principal_scores(pictures: Tensor, dimensions: int) -> Tensor:
+    """PCA scores [objects, dimensions] of bytes [objects, *shape], not whitened.
+
+    Their signs are scikit-learn's: the largest loading of every component is positive.
+    """
+    from sklearn.decomposition import PCA
+
+    pixels = pictures.flatten(1).numpy() / 255
+    return torch.from_numpy(PCA(dimensions, svd_solver="full").fit_transform(pixels)).float()

@@ -3,27 +3,29 @@
 Titsias & Lawrence, 2010 (collapsed bound); Hensman, Fusi & Lawrence, 2013, and Bui & Turner, 2015 (mini-batches).
 """
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
-from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal
 from torch.nn import Parameter
 from torch.nn.functional import softplus
 
-from src.data.module import Batch, DataModule
+from src.data.batch import Batch
+from src.data.facts import Facts
+from src.data.module import DataModule
 from src.gp import inducing
 from src.gp.inducing import InducingPoints, Whitened
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
-from src.models.base import Decoder, Terms
+from src.models.base import LatentModel, Terms, latents_of
+from src.models.likelihoods import Gaussian
+from src.models.options import GPOptions, LatentOptions, LearningOptions
 from src.models.posterior import Kind, kl_to_prior
 from src.runs.errors import UserError
-from src.runs.specs import Spec, make
+from src.runs.specs import make
 
 
-class BayesianGPLVM(Decoder):
+class BayesianGPLVM(LatentModel):
     """All D outputs share M inducing inputs and the covariance of q(u), since their optimum is shared.
 
     `bound=svi` learns q(u) from mini-batches; `bound=collapsed` uses the optimal one, on full batches. Expectations
@@ -36,40 +38,34 @@ class BayesianGPLVM(Decoder):
 
     def __init__(
         self,
-        shape: Sequence[int],
-        num_data: int,
-        kernel: Spec,
-        encoder: Spec,
-        optimizer: Spec,
+        facts: Facts,
+        latents: LatentOptions,
+        gp: GPOptions,
+        learning: LearningOptions,
         bound: Literal["svi", "collapsed"] = "svi",
         num_inducing: int = 100,
         samples: int = 0,
-        latent_dim: int = 2,
-        amortised: bool = True,
-        noise: float = 0.1,
-        seed: int = 0,
-        posterior: Kind | None = None,
     ) -> None:
-        super().__init__(shape, num_data, latent_dim, posterior, amortised, encoder, optimizer, seed)
+        super().__init__(facts, learning, latents.latent_dim)
+        self.latents = latents_of(latents, facts, self.posteriors, type(self).__name__)
         self.bound, self.samples = bound, samples
-        self.kernel = make(kernel)
-        self.likelihood = GaussianLikelihood()
-        self.likelihood.noise = noise
-        self.inducing = Parameter(torch.randn(num_inducing, latent_dim))
-        free = torch.zeros(num_inducing, self.data_mean.numel()), raw_scale(torch.eye(num_inducing))
-        for name, value in zip(("q_mean", "q_raw_scale"), free, strict=True):
-            if bound == "svi":
-                self.register_parameter(name, Parameter(value))
-            else:
-                self.register_buffer(name, value)
+        self.kernel = make(gp.kernel)
+        self.likelihood: Gaussian = Gaussian(gp.noise)
+        self.inducing = Parameter(torch.randn(num_inducing, latents.latent_dim))
+        q_mean, q_raw_scale = torch.zeros(num_inducing, self.data_mean.numel()), raw_scale(torch.eye(num_inducing))
+        if bound == "svi":
+            self.q_mean, self.q_raw_scale = Parameter(q_mean), Parameter(q_raw_scale)
+        else:
+            self.register_buffer("q_mean", q_mean)
+            self.register_buffer("q_raw_scale", q_raw_scale)
 
-    def check(self, data: DataModule) -> None:
+    def check(self, facts: Facts) -> None:
         """The collapsed bound is not a sum over data points; closed forms exist for RBF kernels only."""
-        super().check(data)
-        if self.bound == "collapsed" and data.batch_size < self.num_data:
+        super().check(facts)
+        if self.bound == "collapsed" and facts.batch_size < self.num_data:
             raise UserError(
-                f"model.bound=collapsed needs all {self.num_data} samples in every batch (dataset.batch_size=full), "
-                f"not {data.batch_size}; model.bound=svi takes mini-batches"
+                f"model.bound=collapsed needs all {self.num_data} points in every batch (dataset.batch_size=full), "
+                f"not {facts.batch_size}; model.bound=svi takes mini-batches"
             )
         if not self.samples and not has_closed_form(self.kernel):
             raise UserError("this kernel has no closed-form expectations: set model.samples=1 or more, or kernel=rbf")
@@ -90,7 +86,7 @@ class BayesianGPLVM(Decoder):
     def finalise(self, data: DataModule) -> None:
         """The collapsed bound's q(u), for prediction."""
         if self.bound == "collapsed":
-            self.set_optimal(data.train.draw(len(data.train), self.seed).to(self.data_mean.device))
+            self.set_optimal(data.train.draw(len(data.train), self.seed).to(self.device))
 
     @torch.no_grad()
     def set_optimal(self, batch: Batch) -> None:
@@ -112,7 +108,7 @@ class BayesianGPLVM(Decoder):
 
     def gaussian(self, batch: Batch) -> Independent | MultivariateNormal:
         """q(z) of a batch."""
-        q = self.encode(batch.x, batch.index)
+        q = self.encode(batch, seen=True)
         assert isinstance(q, Independent | MultivariateNormal)
         return q
 
@@ -132,12 +128,14 @@ class BayesianGPLVM(Decoder):
         return Whitened(self.q_mean, self.q_raw_scale.tril(-1) + diagonal.diag())
 
     def given(self, batch: Batch | None = None) -> InducingPoints:
-        """The GP given q(u), which stands for all training points."""
+        """The GP given q(u), which sums up all training points."""
         return inducing.condition(self.inducing, self.kernel, self.likelihood.noise, self.q_v())
 
-    def decode(self, z: Tensor, given: InducingPoints | None = None) -> Normal:
+    def decode(self, z: Tensor, given: InducingPoints | None = None, aux: Tensor | None = None) -> Normal:
         """The predictive distribution at z."""
-        return self.normal(*(given or self.given()).predict(z))
+        mean, variance = (given or self.given()).predict(z)
+        scale = variance.sqrt().view(-1, *[1] * len(self.shape))
+        return Normal(self.uncentred(mean), scale, validate_args=False)
 
     def gp_parameters(self) -> list[Parameter]:
         """Inducing inputs and q(u) belong to the GP."""

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from src.data.module import Batch
+from src.data.batch import Batch
 from src.models.base import Terms
 from src.models.posterior import Kind, kl_to_prior
 from src.models.sas import SAS

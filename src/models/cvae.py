@@ -3,109 +3,81 @@
 Sohn, Lee & Yan, "Learning Structured Output Representation using Deep Conditional Generative Models", NeurIPS 2015.
 """
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Independent, Normal
 
-from src.data.module import Batch, DataModule
-from src.data.moving_ball import FRAMES, MovingBall
-from src.data.rotated_mnist import RotatedMNIST
-from src.models.auxiliary import split_columns
-from src.models.base import Decoder, Terms
+from src.data.batch import Batch
+from src.data.facts import Facts
+from src.data.module import DataModule
+from src.models.auxiliary import columns
+from src.models.base import LatentModel, Terms
+from src.models.likelihoods import Gaussian
+from src.models.options import AutoencoderOptions, LearningOptions
 from src.models.posterior import GaussianNet, Kind, gaussian, kl_to_prior
 from src.runs.errors import UserError
-from src.runs.specs import Spec, make
+from src.runs.specs import make
 
-Condition = Literal["angle", "time"]
+CONDITIONS = {"angle": 2, "time": 1}  # how many numbers tell each: an angle is told by its sine and cosine
 
 
-class CVAE(Decoder):
-    """p(x | z, c) with z ~ N(0, I) and c known: what is encoded and decoded is (z, c), of which c has no spread."""
+class CVAE(LatentModel):
+    """p(x | z, c) with z ~ N(0, I) and c known: the angle of a view, or the time in a video."""
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal",)
+    latents: GaussianNet
     known_mean: Tensor  # [objects, Q], of z averaged over an object's training images
     known_variance: Tensor  # [objects, Q]
 
-    def __init__(
-        self,
-        shape: Sequence[int],
-        num_data: int,
-        condition: Condition,
-        encoder: Spec,
-        decoder: Spec,
-        optimizer: Spec,
-        latent_dim: int = 2,
-        num_objects: int = 0,
-        noise: float = 1e-2,
-        seed: int = 0,
-    ) -> None:
-        self.condition, self.conditions, self.noise = condition, 2 if condition == "angle" else 1, noise
-        super().__init__(shape, num_data, latent_dim, None, True, encoder, optimizer, seed)
-        self.latent_dim = latent_dim + self.conditions
-        self.decoder = make(decoder, shape=self.shape, inputs=latent_dim, conditions=self.conditions)
-        self.register_buffer("known_mean", torch.zeros(num_objects, latent_dim))
-        self.register_buffer("known_variance", torch.ones(num_objects, latent_dim))
-
-    def make_latents(self, kind: Kind, encoder: Spec, amortised: bool) -> GaussianNet:
-        """q(z | x, c)."""
-        outputs = 2 * self.latent_dim
-        return GaussianNet(make(encoder, shape=self.shape, outputs=outputs, conditions=self.conditions))
-
-    def check(self, data: DataModule) -> None:
-        """The data have what the model is told."""
-        if data.train.aux is None:
-            raise UserError("CVAE needs auxiliary inputs (an angle or a time), which these data do not have")
-        if not isinstance(data, RotatedMNIST if self.condition == "angle" else MovingBall):
-            raise UserError(
-                f"model.condition={self.condition} is not what {type(data).__name__} has: "
-                "angle for rotated_mnist, time for moving_ball"
-            )
-        if isinstance(data, RotatedMNIST) and len(data.objects) != len(self.known_mean):
-            raise UserError(f"model.num_objects={len(self.known_mean)} must be the {len(data.objects)} of the dataset")
+    def __init__(self, facts: Facts, nets: AutoencoderOptions, learning: LearningOptions, noise: float = 1e-2) -> None:
+        super().__init__(facts, learning, nets.latent_dim)
+        self.condition = condition_of(facts)
+        sizes = {"shape": facts.shape, "conditions": CONDITIONS[self.condition]}
+        self.latents = GaussianNet(make(nets.encoder, outputs=2 * nets.latent_dim, **sizes), nets.variance_range)
+        self.likelihood: Gaussian = Gaussian(noise, learned=False)
+        self.decoder = make(nets.decoder, inputs=nets.latent_dim, **sizes)
+        self.register_buffer("known_mean", torch.zeros(facts.objects or 0, nets.latent_dim))
+        self.register_buffer("known_variance", torch.ones(facts.objects or 0, nets.latent_dim))
 
     def told(self, aux: Tensor | None) -> Tensor:
-        """c [b, conditions]: sine and cosine of the angle, or the time as a part of the video's length."""
-        _, value = split_columns(aux)
-        columns = [value.sin(), value.cos()] if self.condition == "angle" else [value / FRAMES]
-        return torch.stack(columns, 1).to(self.data_mean)
+        """c [B, conditions]: sine and cosine of the angle, or the time as a part of the video's length."""
+        (value,) = columns(self.facts, aux, self.condition)
+        told = [value.sin(), value.cos()] if self.condition == "angle" else [value / (self.facts.group_size or 1)]
+        return torch.stack(told, 1).to(self.data_mean)
 
     def objective(self, batch: Batch) -> Terms:
         """E_q[log p(x | z, c)] - KL[q(z | x, c) || N(0, I)] for each observed value."""
         x, c = self.as_float(batch.x), self.told(batch.aux)
         q = self.latents(x, c)
-        fit = self.decode(torch.cat([q.rsample(), c], 1)).log_prob(x).mean()
+        fit = self.likelihood.log_prob(x, self.decoder(q.rsample(), c)).mean()
         kl = kl_to_prior(q).sum() / x.numel()
         return Terms(kl - fit, {"reconstruction": fit.detach(), "kl": -kl.detach()})
 
-    def encode(self, x: Tensor, index: Tensor | None = None, aux: Tensor | None = None) -> Independent:
-        """q(z | x, c), and c."""
-        c = self.told(aux)
-        q = self.latents(self.as_float(x), c)
-        return with_certainty(q.mean, q.variance, c)
+    def encode(self, batch: Batch, seen: bool) -> Independent:
+        """q(z | x, c)."""
+        return self.latents(self.as_float(batch.x), self.told(batch.aux))
 
-    def decode(self, z: Tensor, given: None = None) -> Normal:
-        """p(x | z, c) at (z, c) [B, Q + conditions]."""
-        latents, c = z.tensor_split([self.latent_dim - self.conditions], 1)
-        return Normal(self.decoder(latents, c), self.noise**0.5, validate_args=False)
+    def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Normal:
+        """p(x | z, c), where `aux` [B, columns] tells c."""
+        return self.likelihood.given(self.decoder(z, self.told(aux)))
 
     def generate(self, aux: Tensor) -> Independent:
-        """q(z, c) of views nobody has seen: z as in the training images of the object, averaged."""
-        objects = split_columns(aux)[0].long()
-        return with_certainty(self.known_mean[objects], self.known_variance[objects], self.told(aux))
+        """q(z) of views that nobody has seen: as in the training images of the object, averaged."""
+        objects = columns(self.facts, aux, "object")[0].long()
+        return gaussian(self.known_mean[objects], self.known_variance[objects])
 
     @torch.no_grad()
     def finalise(self, data: DataModule) -> None:
         """Keep mean and variance of the average, over an object's training images, of one sample of q(z) each."""
-        if self.condition != "angle":
+        if "object" not in self.facts.aux:
             return
         count, mean, variance = (torch.zeros_like(self.known_mean) for _ in range(3))
         for chunk in data.train.chunks(1000):
-            batch = chunk.to(self.data_mean.device)
-            objects = split_columns(batch.aux)[0].long()
-            q = self.latents(self.as_float(batch.x), self.told(batch.aux))
+            batch = chunk.to(self.device)
+            objects = columns(self.facts, batch.aux, "object")[0].long()
+            q = self.encode(batch, seen=True)
             for total, values in ((count, torch.ones_like(q.mean)), (mean, q.mean), (variance, q.variance)):
                 total.index_add_(0, objects, values)
         seen = count > 0
@@ -113,6 +85,9 @@ class CVAE(Decoder):
         self.known_variance[seen] = (variance / count.square())[seen]
 
 
-def with_certainty(mean: Tensor, variance: Tensor, c: Tensor) -> Independent:
-    """A normal, joined by values that are known."""
-    return gaussian(torch.cat([mean, c], 1), torch.cat([variance, torch.zeros_like(c)], 1))
+def condition_of(facts: Facts) -> str:
+    """The auxiliary column that the model is told."""
+    told = [name for name in facts.aux if name in CONDITIONS]
+    if len(told) != 1:
+        raise UserError("CVAE needs an auxiliary column `angle` or `time`, which this dataset does not have")
+    return told[0]

@@ -1,23 +1,24 @@
-"""What the decoders share that predict from training points: a GP and an active set to condition it on."""
+"""What the decoders share that predict from training points: a GP, and an active set to condition it on."""
 
 from abc import ABC
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 from torch.distributions import Normal
 
-from src.data.module import Batch, DataModule
+from src.data.batch import Batch
+from src.data.facts import Facts
+from src.data.module import DataModule
 from src.gp.active_set import ActiveSet, condition
-from src.models.base import Decoder
-from src.models.posterior import Kind
+from src.models.base import LatentModel, latents_of
+from src.models.likelihoods import Gaussian
+from src.models.options import GPOptions, LatentOptions, LearningOptions
 from src.runs.randomness import stream
-from src.runs.specs import Spec, make
+from src.runs.specs import make
 
 
-class GPDecoder(Decoder, ABC):
+class GPDecoder(LatentModel, ABC):
     """A decoder whose mapping is a GP given `active_size` training points, which a checkpoint carries with it."""
 
     active_size: int
@@ -26,25 +27,19 @@ class GPDecoder(Decoder, ABC):
 
     def __init__(
         self,
-        shape: Sequence[int],
-        num_data: int,
-        kernel: Spec,
-        encoder: Spec,
-        optimizer: Spec,
+        facts: Facts,
+        latents: LatentOptions,
+        gp: GPOptions,
+        learning: LearningOptions,
         active_set: int | Literal["random"],
-        latent_dim: int = 2,
-        amortised: bool = True,
-        noise: float = 0.1,
-        seed: int = 0,
-        posterior: Kind | None = None,
     ) -> None:
-        super().__init__(shape, num_data, latent_dim, posterior, amortised, encoder, optimizer, seed)
-        self.kernel = make(kernel)
-        self.likelihood = GaussianLikelihood()
-        self.likelihood.noise = noise
+        super().__init__(facts, learning, latents.latent_dim)
+        self.latents = latents_of(latents, facts, self.posteriors, type(self).__name__)
+        self.kernel = make(gp.kernel)
+        self.likelihood: Gaussian = Gaussian(gp.noise)
         self.active_set = active_set
-        self.active_size = num_data // 2 if active_set == "random" else active_set
-        self.register_buffer("active_x", torch.zeros(self.active_size, *shape))
+        self.active_size = facts.num_train // 2 if active_set == "random" else active_set
+        self.register_buffer("active_x", torch.zeros(self.active_size, *facts.shape))
         self.register_buffer("active_index", torch.zeros(self.active_size, dtype=torch.long))
 
     def initialise(self, data: DataModule) -> None:
@@ -56,9 +51,12 @@ class GPDecoder(Decoder, ABC):
 
     def given(self, batch: Batch | None = None) -> ActiveSet:
         """The GP conditioned on training points at their latent means."""
-        x, index = (self.active_x, self.active_index) if batch is None else (batch.x, batch.index)
-        return condition(self.centred(x), self.encode(x, index).mean, self.kernel, self.likelihood.noise)
+        active = Batch(self.active_x, self.active_index) if batch is None else batch
+        z = self.encode(active, seen=True).mean
+        return condition(self.centred(active.x), z, self.kernel, self.likelihood.noise)
 
-    def decode(self, z: Tensor, given: ActiveSet | None = None) -> Normal:
+    def decode(self, z: Tensor, given: ActiveSet | None = None, aux: Tensor | None = None) -> Normal:
         """p(x | x_A, z), Eq. 5 of the SAS paper."""
-        return self.normal(*(given or self.given()).predict(z))
+        mean, variance = (given or self.given()).predict(z)
+        scale = variance.sqrt().view(-1, *[1] * len(self.shape))
+        return Normal(self.uncentred(mean), scale, validate_args=False)

@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from src.data.module import Batch, DataModule
+from src.data.batch import Batch
+from src.data.facts import Facts
 from src.gp.evidence import log_density
 from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal
@@ -13,22 +14,23 @@ from src.runs.errors import UserError
 
 
 class GPLVM(GPDecoder):
-    """Point latents, amortised or free; a full batch is Lawrence's model, smaller ones ignore what links batches.
+    """Point latents, amortised or free. A full batch is Lawrence's model; smaller ones ignore what links batches.
 
     Predictions condition on an active set, as those of SAS do.
     """
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("point",)
 
-    def check(self, data: DataModule) -> None:
-        """Predictions need a number of training points."""
-        super().check(data)
+    def check(self, facts: Facts) -> None:
+        """Predictions condition on some of the training points."""
+        super().check(facts)
         if not 1 <= self.active_size <= self.num_data:
             raise UserError(f"active_set.size={self.active_size} must lie between 1 and N = {self.num_data}")
 
     def objective(self, batch: Batch) -> Terms:
-        """Eq. 2 of the SAS paper: log p(x | z) of the batch, as N / B batches would add up. O(B^3)."""
-        z = self.encode(batch.x, batch.index).rsample()
+        """Eq. 2 of the SAS paper: log p(x | z) of the batch, times N / B. O(B^3)."""
+        x = self.centred(batch.x)
+        z = self.encode_centred(x, batch.index).rsample()
         k = add_diagonal(covariance(self.kernel, z, z), self.likelihood.noise)
-        evidence, jitter = log_density(self.centred(batch.x), k)
+        evidence, jitter = log_density(x, k)
         return self.per_value({"evidence": self.num_data / len(z) * evidence}, jitter)

@@ -1,4 +1,4 @@
-"""q(z): a point or a Gaussian with diagonal or full covariance; amortised by a net, or free, one row a data point."""
+"""q(z): a point or a Gaussian with diagonal or full covariance; amortised by a net, or free, one row per data point."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -74,6 +74,8 @@ def kl_to_prior(q: Posterior) -> Tensor:
 class Amortised(nn.Module):
     """q(z_n) = q(z | x_n): one net for the means and one of the same form for the spread."""
 
+    free = False
+
     def __init__(self, kind: Kind, latent_dim: int, net: Callable[[int], nn.Module]) -> None:
         super().__init__()
         self.kind: Kind = kind
@@ -108,6 +110,8 @@ def gaussian(mean: Tensor, variance: Tensor) -> Independent:
 
 class Free(nn.Module):
     """q(z_n) with parameters of its own; gradients are sparse, so a step touches the batch's rows only."""
+
+    free = True
 
     def __init__(self, kind: Kind, latent_dim: int, num_data: int) -> None:
         super().__init__()

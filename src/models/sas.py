@@ -8,7 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from src.data.module import Batch, DataModule
+from src.data.batch import Batch
+from src.data.facts import Facts
 from src.gp.active_set import Estimate, fixed_size, random_size
 from src.models.base import Terms
 from src.models.gp_decoder import GPDecoder
@@ -21,20 +22,20 @@ class SAS(GPDecoder):
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("point",)
 
-    def check(self, data: DataModule) -> None:
+    def check(self, facts: Facts) -> None:
         """The active set is a part of the batch, and something must be left to predict."""
-        super().check(data)
-        batch_size = data.batch_size
+        super().check(facts)
         if self.active_set == "random":
-            if batch_size < self.num_data:
+            if facts.batch_size < self.num_data:
                 raise UserError(
-                    f"active_set=random needs all {self.num_data} samples in every batch (dataset.batch_size=full), "
-                    f"not {batch_size}: its estimate is unbiased only if the active set may hold up to N - 1 points"
+                    f"active_set=random needs all {self.num_data} points in every batch (dataset.batch_size=full), "
+                    f"not {facts.batch_size}: its estimate is unbiased only if the active set may hold up to N - 1 "
+                    "points"
                 )
-        elif not 1 <= self.active_set < batch_size:
+        elif not 1 <= self.active_set < facts.batch_size:
             raise UserError(
-                f"active_set.size={self.active_set} must be at least 1 and smaller than the batch of {batch_size}: "
-                "the active set is drawn from the batch and predicts the rest of it"
+                f"active_set.size={self.active_set} must be at least 1 and smaller than the batch of "
+                f"{facts.batch_size}: the active set is drawn from the batch and predicts the rest of it"
             )
 
     def objective(self, batch: Batch) -> Terms:

@@ -3,29 +3,32 @@
 Jazbec, Ashman, Fortuin, Pearce, Mandt & Rätsch, "Scalable Gaussian Process Variational Autoencoders", AISTATS 2021.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Independent
 from torch.nn import Parameter
-from torch.optim import Optimizer
+from torch.optim import Adam, Optimizer
 
-from src.data.module import Batch, DataModule
+from src.data.batch import Batch
+from src.data.facts import Facts
+from src.data.module import DataModule
 from src.gp.kernels import covariance
 from src.gp.latent_gp import Sparse, Statistics, factorise, sparse, statistics
 from src.models.base import Terms
-from src.models.gp_vae import GPVAE, Likelihood
+from src.models.gp_prior import GPPriorVAE, Inferred
+from src.models.likelihoods import Gaussian
+from src.models.options import AutoencoderOptions, LearningOptions, LikelihoodOptions, PriorOptions
 from src.models.posterior import gaussian
 from src.runs.errors import UserError
 from src.runs.randomness import stream
-from src.runs.specs import Spec
 
 SMOOTHING = 0.99  # of the running mean of GECO's constraint
 
 
-class SVGPVAE(GPVAE):
+class SVGPVAE(GPPriorVAE):
     """The GP-VAE with q(z) from M inducing points, which are themselves inferred from the batch (Eq. 9).
 
     With `geco` the training makes the KL divergence small subject to a mean squared error of `geco` (Rezende & Viola,
@@ -40,44 +43,37 @@ class SVGPVAE(GPVAE):
 
     def __init__(
         self,
-        shape: Sequence[int],
-        num_data: int,
-        kernel: Spec,
-        encoder: Spec,
-        decoder: Spec,
-        aux: Spec,
-        optimizer: Spec,
+        facts: Facts,
+        nets: AutoencoderOptions,
+        prior: PriorOptions,
+        pixels: LikelihoodOptions,
+        learning: LearningOptions,
         num_inducing: int = 32,
-        latent_dim: int = 2,
-        likelihood: Likelihood = "gaussian",
-        noise: float = 0.1,
         geco: float | None = None,
-        variance_range: Sequence[float] = (1e-3, 10.0),
-        seed: int = 0,
     ) -> None:
-        specs = (kernel, encoder, decoder, aux, optimizer)
-        noise = noise if geco is None else geco
-        super().__init__(shape, num_data, *specs, latent_dim, likelihood, noise, variance_range, seed)
+        super().__init__(facts, nets, prior, pixels, learning)
         self.geco = geco
         if geco is not None:
-            if self.likelihood is None:
+            if not isinstance(self.likelihood, Gaussian):
                 raise UserError("model.geco sets a squared error: it needs model.likelihood=gaussian")
-            self.likelihood.requires_grad_(False)
+            self.likelihood = Gaussian(geco).requires_grad_(False)
         self.inducing = Parameter(torch.zeros(num_inducing, self.aux.size))
-        self.register_buffer("known_mean", torch.zeros(latent_dim, num_inducing))
-        self.register_buffer("known_root", torch.eye(num_inducing).repeat(latent_dim, 1, 1))  # with mean 0: the prior
+        self.register_buffer("known_mean", torch.zeros(self.latent_dim, num_inducing))
+        self.register_buffer("known_root", torch.eye(num_inducing).repeat(self.latent_dim, 1, 1))  # with mean 0: prior
         self.register_buffer("constraint", torch.zeros(()))
         self.register_buffer("log_multiplier", torch.zeros(()))
 
-    def prepare_to_keep(self, num_points: int) -> None:
-        """Prediction needs no training point, only the inducing ones."""
-
-    def check(self, data: DataModule) -> None:
-        """The data have the auxiliary inputs of the config, and are more than the inducing points."""
-        self.aux.check(data)
+    def check(self, facts: Facts) -> None:
+        """There are more points than inducing ones, and GECO can rescale the optimiser."""
+        super().check(facts)
         if len(self.inducing) > self.num_data:
             raise UserError(
                 f"model.num_inducing={len(self.inducing)} must not exceed the {self.num_data} training points"
+            )
+        if self.geco is not None and not isinstance(self.make_optimizer(), Adam):
+            raise UserError(
+                "model.geco rescales the moments of Adam after every step, which other optimisers do not have: "
+                "use optimizer=adam or optimizer=adamw"
             )
 
     @torch.no_grad()
@@ -86,7 +82,7 @@ class SVGPVAE(GPVAE):
         super().initialise(data)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream(self.seed, self.num_data))
-            x = self.as_float(data.train.draw(max(1000, len(self.inducing)), self.seed).x).to(self.data_mean.device)
+            x = self.as_float(data.train.draw(max(1000, len(self.inducing)), self.seed).x).to(self.device)
             self.inducing.copy_(self.aux.inducing(len(self.inducing), data.train, x))
 
     def objective(self, batch: Batch) -> Terms:
@@ -97,7 +93,7 @@ class SVGPVAE(GPVAE):
         """
         if self.geco is None:
             return super().objective(batch)
-        q, kl, jitter = self.posterior(batch.x, batch.aux)
+        q, kl, jitter = self.posterior(batch)
         error = (self.as_float(batch.x) - self.decoder(q.rsample())).square().mean()
         self.violation = (error - self.geco).detach()
         loss = error - self.geco + (-self.log_multiplier).exp() * kl
@@ -107,7 +103,7 @@ class SVGPVAE(GPVAE):
     def optimizer_step(
         self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any] | None = None
     ) -> None:
-        """A step, after which GECO raises lambda where the error is too large."""
+        """A step, after which GECO raises lambda if the error is too large."""
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         if self.geco is not None:
             self.raise_multiplier(getattr(optimizer, "optimizer", optimizer))
@@ -128,14 +124,14 @@ class SVGPVAE(GPVAE):
         torch._foreach_mul_([state["exp_avg"] for state in states], shrink)
         torch._foreach_mul_([state["exp_avg_sq"] for state in states], shrink.square())
 
-    def infer(self, inputs: Tensor, rows: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-        """Marginal means and variances [G, T, L] of q_S, the batch's part (b / N) of its KL, and the jitter of K_mm."""
+    def infer(self, inputs: Tensor, rows: Tensor, y: Tensor, weight: Tensor) -> Inferred:
+        """q_S, Eq. 3 and 9, with the batch's part (b / N) of its KL, and the jitter of K_mm."""
         chol, jitter = self.factor()
         k_bm, k_bb = self.covariance(inputs)[rows], self.kernel(inputs, diag=True)[rows]
         scale = 1.0 if self.aux.grouped else self.num_data / len(inputs)
         q = sparse(chol, statistics(chol, k_bm, y, weight), scale, y.dtype)
         mean, variance = q.marginals(k_bm, k_bb)
-        return mean, variance, q.kl().sum() / scale, jitter
+        return Inferred(mean, variance, q.kl().sum() / scale, jitter)
 
     def factor(self) -> tuple[Tensor, float]:
         """The Cholesky factor of K_mm, and the jitter it took."""
@@ -145,7 +141,7 @@ class SVGPVAE(GPVAE):
         """The kernel [X, M] between inputs and inducing points, in float64."""
         return covariance(self.kernel, inputs, self.inducing.double())
 
-    def predict(self, inputs: Tensor) -> Independent:
+    def posterior_at(self, inputs: Tensor) -> Independent:
         """q_S given all training data, at inputs [X, P]."""
         at = inputs.double()
         q = Sparse(self.factor()[0], self.known_mean, self.known_root)
@@ -157,7 +153,7 @@ class SVGPVAE(GPVAE):
         if self.aux.grouped:
             return
         chol, _ = self.factor()
-        chunks = [self.chunk_statistics(chol, chunk.to(self.data_mean.device)) for chunk in data.train.chunks(1000)]
+        chunks = [self.chunk_statistics(chol, chunk.to(self.device)) for chunk in data.train.chunks(1000)]
         total = Statistics(*(torch.stack(parts).sum(0) for parts in zip(*chunks, strict=True)))
         q = sparse(chol, total, 1.0, self.data_mean.dtype)
         self.known_mean.copy_(q.mean)

@@ -1,9 +1,10 @@
 """Specs: plain data that name what to build, so that a checkpoint holds all it takes to build its model again."""
 
+from functools import partial
 from typing import Any
 
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 
 from src.runs.errors import UserError
 
@@ -11,10 +12,22 @@ Spec = dict[str, Any]  # {"_target_": "package.module.name", argument: value, ..
 
 
 def make(spec: Spec, **arguments: Any) -> Any:
-    """What a spec describes, with further arguments; what goes wrong is the user's to know, in one sentence."""
+    """What a spec describes, called with further arguments, which are passed on as they are.
+
+    Whatever goes wrong is shown to the user in one sentence.
+    """
     try:
-        return instantiate(spec, **arguments, _convert_="all")
-    except InstantiationException as error:
-        if isinstance(error.__cause__, UserError):
-            raise error.__cause__ from None
-        raise UserError(f"{spec.get('_target_')}: {error.__cause__ or error}") from error
+        call = instantiate({**spec, "_partial_": True}, _convert_="all")
+        return partial(call, **arguments) if spec.get("_partial_") else call(**arguments)
+    except UserError:
+        raise
+    except Exception as error:
+        cause = error.__cause__ if isinstance(error, InstantiationException) else error
+        if isinstance(cause, UserError):
+            raise cause from None
+        raise UserError(f"{spec.get('_target_')}: {cause or error}") from error
+
+
+def find_class(path: str) -> Any:
+    """A class by its dotted path."""
+    return get_class(path)

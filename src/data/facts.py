@@ -1,0 +1,40 @@
+"""What a dataset says about itself: models check these facts, never a dataset's class, and checkpoints keep them."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Target:
+    """What there is to predict: nothing, one of P classes, or P real numbers."""
+
+    kind: Literal["none", "class", "real"] = "none"
+    size: int = 0  # P
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of a dataset as one run uses it."""
+
+    shape: tuple[int, ...]  # of one observation: (C, H, W) for images, (D,) for tables
+    num_train: int  # N
+    batch_size: int  # B
+    target: Target = field(default_factory=Target)
+    aux: tuple[str, ...] = ()  # the names of the auxiliary columns
+    objects: int | None = None  # how many objects the column `object` counts
+    group: str | None = None  # the auxiliary column whose points stay together, such as `video`
+    group_size: int | None = None  # points per group, such as the frames of a video
+    complete: bool = True  # False if values are missing
+    binary: bool = False  # True if every value is 0 or 1
+    fresh: bool = False  # True if training batches are made anew and are not rows of the training split
+    scale: Literal["image", "table"] = "image"  # images have values from 0 to 1, tables any
+
+    def plain(self) -> dict[str, Any]:
+        """The facts as plain values, for a checkpoint."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, values: dict[str, Any]) -> "Facts":
+        """The facts that `plain` wrote."""
+        sequences = {name: tuple(values[name]) for name in ("shape", "aux")}
+        return cls(**{**values, **sequences, "target": Target(**values["target"])})

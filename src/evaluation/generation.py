@@ -1,0 +1,49 @@
+"""Generation of unseen views from object and angle alone, as the SVGP-VAE paper scores it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from src.evaluation.task import Arrays, Metric, Scores, Subject, Task, decoded
+from src.models.capabilities import Generates
+
+SHOWN = 10  # test views in the report's figure
+
+
+class Generation(Task):
+    """Squared error per pixel of test views made from their auxiliary columns alone.
+
+    As published from one latent sample, drawn with a constant seed, and from the latent mean.
+    """
+
+    name = "generation"
+    order = 20
+    metrics = {  # noqa: RUF012
+        "mse_sample": Metric("test MSE"),
+        "mse_mean": Metric("test MSE of the latent mean"),
+    }
+
+    def fits(self, model: Any, data: Any) -> bool:
+        """Views of objects that training knows."""
+        return isinstance(model, Generates) and "object" in data.facts.aux
+
+    def scores(self, subject: Subject) -> Scores:
+        """Errors of a sample and of the mean."""
+        model, test = subject.model, subject.data.test.all().to(subject.model.device)
+        q = model.generate(test.aux)
+        noise = torch.randn(q.mean.shape, generator=torch.Generator().manual_seed(0)).to(q.mean)
+        x = model.as_float(test.x)
+
+        def error(z: Tensor) -> float:
+            return float((model.decode(z, None, test.aux).mean - x).square().mean())
+
+        return {"mse_sample": error(q.mean + q.stddev * noise), "mse_mean": error(q.mean)}
+
+    def artifacts(self, subject: Subject) -> Arrays:
+        """The first test views, and what the model makes of their object and angle alone."""
+        model, test = subject.model, subject.data.test[torch.arange(min(SHOWN, len(subject.data.test)))]
+        assert test.aux is not None
+        z = model.generate(test.aux.to(model.device)).mean
+        generated = decoded(model, z, None, test.aux).mean
+        return {"views": test.x.float().numpy(), "generated_views": generated.float().numpy()}

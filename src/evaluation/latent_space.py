@@ -1,0 +1,98 @@
+"""The latent space as pictures: a map, what is decoded across it, and the arrays of the report's explorer.
+
+Pixels are kept as bytes: 0 and 255 stand for the values of `range`, which is 0 and 1 for images and the extremes of
+the data for vectors.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+from torch import uint8 as byte
+from torch.distributions import Normal
+
+from src.evaluation.task import Arrays, Subject, Task, decoded
+from src.models.capabilities import HasLatents
+from src.runs.randomness import stream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_POINTS, MAX_SIDE = 1000, 32
+MAX_VALUES = 2**20  # pixels of all points, and twice those of the grid: bounds the file to a few MB uncompressed
+
+
+class LatentSpace(Task):
+    """Figures `latent_map` and `decoded_grid`, and the explorer's arrays."""
+
+    name = "latent_space"
+    order = 40
+
+    def fits(self, model: Any, data: Any) -> bool:
+        """Any model with latents."""
+        return isinstance(model, HasLatents)
+
+    def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
+        """The map of the test points, and what is decoded across the latent plane."""
+        from src.evaluation import figures
+
+        def decode(z: Tensor) -> Normal:
+            return Normal(*subject.decode(z), validate_args=False)
+
+        z, data = subject.test_latents, subject.data
+        labels = data.test.y if data.facts.target.kind == "class" else None
+        title = f"{type(subject.model).__name__}, {len(z)} test images"
+        yield "latent_map", figures.latent_map(z, labels, decode, title)
+        yield "decoded_grid", figures.decoded_grid(z, decode, data.facts.shape)
+
+    def artifacts(self, subject: Subject) -> Arrays:
+        """A seeded subset of the test data with reconstructions and their RMSE; if Q = 2 also the decoded grid."""
+        model, data = subject.model, subject.data
+        size = min(MAX_POINTS, max(100, MAX_VALUES // math.prod(data.facts.shape)))
+        drawn = data.test.draw(size, stream(0, len(data.test)))
+        z = subject.test_latents[drawn.index]
+        x, mean = model.as_float(drawn.x).cpu(), decoded(model, z, subject.given, drawn.aux).mean
+        scale = (0.0, 1.0) if data.facts.scale == "image" else (x.min().item(), x.max().item())
+        arrays = {
+            "z": z.float().numpy(),
+            "error": (x - mean).flatten(1).square().mean(1).sqrt().float().numpy(),
+            "range": np.array(scale),
+            "images": as_bytes(x, scale),
+            "reconstructions": as_bytes(mean, scale),
+        }
+        if drawn.y is not None and data.facts.target.kind == "class":
+            arrays["labels"] = drawn.y.numpy()
+        return arrays | (decoded_grid(subject, z, scale) if z.shape[1] == 2 else {})
+
+
+def decoded_grid(subject: Subject, z: Tensor, scale: tuple[float, float]) -> Arrays:
+    """What is decoded on a square grid over z [n, 2]: means, sds averaged over pixels and, if they differ, all sds.
+
+    Rows run along the second coordinate, from its lowest value.
+    """
+    from src.evaluation.figures import latent_grid  # loads matplotlib
+
+    shape = subject.data.facts.shape
+    side = min(MAX_SIDE, max(8, math.isqrt(MAX_VALUES // 2 // math.prod(shape))))
+    grid = latent_grid(z, side, margin=0.05)
+    mean, sd = subject.decode(grid.points)
+    arrays = {
+        "grid_across": grid.ticks[0].numpy(),
+        "grid_up": grid.ticks[1].numpy(),
+        "grid_mean": as_bytes(mean, scale).reshape(side, side, *shape),
+        "grid_sd": sd.flatten(1).mean(1).float().numpy().reshape(side, side),
+    }
+    if (sd.flatten(1).amax(1) - sd.flatten(1).amin(1)).max() > 1e-6:
+        largest = sd.max().item()
+        arrays["grid_sd_range"] = np.array([0.0, largest])
+        arrays["grid_sd_images"] = as_bytes(sd, (0.0, largest)).reshape(side, side, *shape)
+    return arrays
+
+
+def as_bytes(x: Tensor, scale: tuple[float, float]) -> np.ndarray:
+    """Values as the nearest of 256 levels between two limits, beyond which they are cut off."""
+    low, high = scale
+    level = (x.cpu() - low) / ((high - low) or 1.0)
+    return (level.clamp(0, 1) * 255).round().to(byte).numpy()

@@ -1,0 +1,35 @@
+"""The label of the nearest training point in latent space: how well latents keep classes apart."""
+
+from typing import Any
+
+from torch import Tensor
+
+from src.evaluation.task import Metric, Scores, Subject, Task
+from src.models.capabilities import HasLatents
+
+
+class Neighbours(Task):
+    """1-nearest-neighbour accuracy of the test points among the encoded training points."""
+
+    name = "neighbours"
+    order = 10
+    metrics = {"accuracy_1nn": Metric("1-NN accuracy", "higher", 3)}  # noqa: RUF012
+
+    def fits(self, model: Any, data: Any) -> bool:
+        """A model with latents, and labels in both splits."""
+        labelled = data.facts.target.kind == "class" and data.test.y is not None
+        return isinstance(model, HasLatents) and labelled
+
+    def scores(self, subject: Subject) -> Scores:
+        """Fitted on training latents and labels, scored on test latents and labels."""
+        train, test = subject.data.train.y, subject.data.test.y
+        assert train is not None and test is not None
+        return {"accuracy_1nn": accuracy_1nn(subject.train_latents, train, subject.test_latents, test)}
+
+
+def accuracy_1nn(known: Tensor, labels: Tensor, z: Tensor, expected: Tensor) -> float:
+    """How many of the points z have the label of the nearest known point; up to Q = 15 a tree is searched."""
+    from sklearn.neighbors import NearestNeighbors
+
+    nearest = NearestNeighbors(n_neighbors=1).fit(known).kneighbors(z, return_distance=False)[:, 0]
+    return float((labels[nearest] == expected).double().mean())

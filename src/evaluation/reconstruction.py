@@ -1,0 +1,136 @@
+"""Reconstruction of test data from their latent means: errors, and the density of what was observed."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from src.data.batch import Batch, Split
+from src.evaluation.task import CHUNK, Metric, Scores, Subject, Task, decoded
+from src.models.capabilities import ConditionsOnPoints, HasLatents
+from src.models.likelihoods import masked, masked_log_prob
+from src.runs.randomness import stream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWN = 10  # test points in the figure
+
+
+class Reconstruction(Task):
+    """Errors in the data's units, densities in nats per observed value; signed, so lower is better.
+
+    Models that condition on training points are scored on `active_sets` random draws of their own active-set size,
+    and again (names with `_c<size>`) on draws of `condition_on` points.
+    """
+
+    name = "reconstruction"
+    order = 0
+    metrics = {  # noqa: RUF012
+        "rmse": Metric("RMSE"),
+        "mae": Metric("MAE"),
+        "nlpd": Metric("NLPD", digits=3),  # of reals, which have a density
+        "nlp": Metric("NLP", digits=4),  # of bits and classes, which have a probability
+    }
+
+    def fits(self, model: Any, data: Any) -> bool:
+        """Any model with latents."""
+        return isinstance(model, HasLatents)
+
+    def scores(self, subject: Subject) -> Scores:
+        """At the model's own active-set size, and at a larger one."""
+        model, data, draws = subject.model, subject.data, subject.settings["active_sets"]
+        if not isinstance(model, ConditionsOnPoints):
+            return predictive_scores(model, data.test, subject.test_latents, [model.given()])
+        found: Scores = {}
+        larger = min(subject.settings["condition_on"], len(data.train))
+        for size in dict.fromkeys((model.active_size, larger)):
+            sets = active_sets(model, data.train, size, draws, subject.seed)
+            scores = predictive_scores(model, data.test, subject.test_latents, sets)
+            found |= scores if size == model.active_size else with_size(scores, size)
+        return found
+
+    def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
+        """Some test points, their reconstructions and predictive sd."""
+        from src.evaluation import figures
+
+        model, test = subject.model, subject.data.test[torch.arange(min(SHOWN, len(subject.data.test)))]
+        prediction = decoded(model, subject.test_latents[: len(test)], subject.given, test.aux)
+        x = model.as_float(test.x.to(model.device)).cpu()
+        yield "reconstructions", figures.reconstructions(x, prediction.mean, prediction.sd)
+
+    def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
+        """One line per conditioning set, with the published values below it."""
+        names = [name for name in self.metrics if name in metrics]
+        sizes = [key.removeprefix("rmse") for key in metrics if re.fullmatch(r"rmse(_c\d+)?", key)]
+        lines = [f"{'test images':<20}" + "".join(f"{name:>18}" for name in names)] if sizes else []
+        for size in sizes:
+            given = f"given {size[2:]} points" if size else "given an active set" if "rmse_sd" in metrics else ""
+            for kind, label in (("", given), ("_mixture", "mixture over sets")):
+                keys = [f"{name}{size}{kind}" for name in names]
+                if keys[0] in metrics:
+                    lines.append(f"{label:<20}" + "".join(f"{with_sd(metrics, key):>18}" for key in keys))
+                if any(key in published for key in keys):
+                    lines.append(f"{'published':<20}" + "".join(f"{published.get(key, ''):>18}" for key in keys))
+        return [*lines, ""] if lines else []
+
+
+def active_sets(model: ConditionsOnPoints, train: Split, size: int, count: int, seed: int) -> list[Any]:
+    """What `decode` conditions on: `count` random active sets, or one if it is all of the training data."""
+    draws = 1 if size == len(train) else count
+    batches = [train.draw(size, stream(seed, size, draw)) for draw in range(draws)]
+    return [model.given(batch.to(model.device)) for batch in batches]
+
+
+def predictive_scores(model: HasLatents, test: Split, z: Tensor, givens: Sequence[Any]) -> Scores:
+    """RMSE, MAE and log density: the mean and sd over what is conditioned on, and those of the mixture over it.
+
+    The mixture predicts the mean of the means; its density of an image is the mean of the densities.
+    """
+    totals = torch.zeros(len(givens) + 1, 3, dtype=torch.float64)
+    values = 0
+    chunks = tqdm(test.chunks(CHUNK), "predicting", math.ceil(len(test) / CHUNK), leave=False, disable=None)
+    for chunk in chunks:
+        totals += chunk_totals(model, chunk.to(model.device), z[chunk.index], givens)
+        values += chunk.x.numel() if chunk.mask is None else int(chunk.mask.sum())
+    totals /= values
+    totals[:, 0].sqrt_()
+    single, mixture = totals[:-1], totals[-1]
+    names = ("rmse", "mae", model.likelihood.score)
+    scores = dict(zip(names, single.mean(0).tolist(), strict=True))
+    if len(givens) > 1:
+        scores |= {f"{name}_sd": sd for name, sd in zip(names, single.std(0).tolist(), strict=True)}
+        scores |= {f"{name}_mixture": value for name, value in zip(names, mixture.tolist(), strict=True)}
+    return scores
+
+
+def chunk_totals(model: HasLatents, chunk: Batch, z: Tensor, givens: Sequence[Any]) -> Tensor:
+    """Summed squared error, absolute error and minus log density [S + 1, 3]; the last row is the mixture's."""
+    x, z = model.as_float(chunk.x), z.to(model.device)
+    predictions = [model.decode(z, given, chunk.aux) for given in givens]
+    means = [p.mean for p in predictions]
+    log_densities = [masked_log_prob(p, x, chunk.mask).flatten(1).sum(1, dtype=torch.float64) for p in predictions]
+    means.append(torch.stack(means).mean(0))
+    log_densities.append(torch.stack(log_densities).logsumexp(0) - math.log(len(givens)))
+    errors = [masked(x - mean, chunk.mask) for mean in means]
+    rows = [
+        torch.stack([e.square().sum(dtype=torch.float64), e.abs().sum(dtype=torch.float64), -d.sum()])
+        for e, d in zip(errors, log_densities, strict=True)
+    ]
+    return torch.stack(rows).cpu()
+
+
+def with_size(scores: Scores, size: int) -> Scores:
+    """The same scores with the size in their names: `rmse_sd` -> `rmse_c2000_sd`."""
+    parts = {key: key.partition("_") for key in scores}
+    return {f"{name}_c{size}{line}{rest}": scores[key] for key, (name, line, rest) in parts.items()}
+
+
+def with_sd(metrics: Scores, key: str) -> str:
+    """`0.2023 ± 0.0004`, or the value alone."""
+    sd = metrics.get(f"{key}_sd")
+    return f"{metrics[key]:.4f}" + (f" ± {sd:.4f}" if sd is not None else "")

@@ -1,0 +1,94 @@
+"""All tasks, found in the files of this folder, and what is done with each: check, score, draw, keep, sum up."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from src.evaluation.task import Metric, Scores, Settings, Subject, Task
+from src.runs.files import whole
+
+if TYPE_CHECKING:
+    from src.data.module import DataModule
+
+VARIANT = re.compile(r"(?P<base>.+?)(?P<given>_c\d+)?(?P<mixture>_mixture)?(?P<sd>_sd)?")
+
+
+@cache
+def tasks() -> list[Task]:
+    """One task of each class that a file of this folder defines, in order."""
+    for module in iter_modules([str(Path(__file__).parent)]):
+        import_module(f"{__package__}.{module.name}")
+    return sorted((kind() for kind in Task.__subclasses__()), key=lambda task: (task.order, task.name))
+
+
+def metrics() -> dict[str, Metric]:
+    """Every metric of every task by its name."""
+    return {name: metric for task in tasks() for name, metric in task.metrics.items()}
+
+
+def metric(name: str) -> Metric | None:
+    """A metric by its name, also with the endings _c<size>, _mixture and _sd; None for an unknown one."""
+    known = metrics()
+    if name in known:
+        return known[name]
+    parts = VARIANT.fullmatch(name)
+    if parts is None or parts["base"] not in known:
+        return None
+    base = known[parts["base"]]
+    given = f" given {parts['given'][2:]} points" if parts["given"] else ""
+    mixture = " of the mixture" if parts["mixture"] else ""
+    sd = ", sd over active sets" if parts["sd"] else ""
+    return base._replace(label=f"{base.label}{given}{mixture}{sd}")
+
+
+def check(model: Any, data: "DataModule", settings: Settings) -> None:
+    """Raise a UserError, before any work, if the settings ask for what cannot be done."""
+    for task in tasks():
+        task.check(model, data, settings)
+
+
+@torch.no_grad()
+def scores(subject: Subject) -> Scores:
+    """The metrics of all tasks that fit."""
+    found: Scores = {}
+    for task in fitting(subject):
+        found |= task.scores(subject)
+    return found
+
+
+@torch.no_grad()
+def draw(subject: Subject, folder: Path) -> None:
+    """The figures of all tasks that fit, as PNG files."""
+    from src.evaluation.canvas import save
+
+    folder.mkdir(exist_ok=True)
+    for task in fitting(subject):
+        for name, figure in task.figures(subject):
+            save(figure, folder / f"{name}.png")
+
+
+@torch.no_grad()
+def keep(subject: Subject, path: Path) -> None:
+    """The arrays of all tasks that fit, in one small file for the report."""
+    arrays = {name: array for task in fitting(subject) for name, array in task.artifacts(subject).items()}
+    with whole(path) as unfinished:
+        np.savez_compressed(unfinished, **arrays)  # type: ignore[arg-type]  # names are not its other argument
+
+
+def fitting(subject: Subject) -> list[Task]:
+    """The tasks that fit a model and its data."""
+    return [task for task in tasks() if task.fits(subject.model, subject.data)]
+
+
+def summary(found: Scores, published: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Metrics as a person reads them, task by task, beside what is published."""
+    parts = [task.summary(found, published) for task in tasks()]
+    return "\n".join(line for lines in parts for line in lines).strip("\n")

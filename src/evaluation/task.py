@@ -1,0 +1,133 @@
+"""What a task is, and what it is given: a trained model with its data, whose latents are encoded once and shared."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from src.data.batch import Split
+from src.models.capabilities import HasLatents
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from src.data.module import DataModule
+
+CHUNK = 2000  # points encoded or predicted at a time: bounds the memory
+
+Settings = Mapping[str, Any]  # the `evaluation` part of a config
+Scores = dict[str, float]
+Arrays = dict[str, np.ndarray]
+
+
+class Metric(NamedTuple):
+    """How tables and pages show a metric."""
+
+    label: str
+    better: Literal["lower", "higher", "neither"] = "lower"
+    digits: int = 4
+
+
+@dataclass
+class Subject:
+    """A trained model, its data and the settings of the evaluation."""
+
+    model: Any
+    data: "DataModule"
+    settings: Settings
+    seed: int = 0
+    history: Sequence[Mapping[str, float]] = field(default=())  # one row per epoch, if the model was just trained
+
+    @cached_property
+    def test_latents(self) -> Tensor:
+        """The latent means [n, Q] of the test split, on the CPU."""
+        return latent_means(self.model, self.data.test, seen=False)
+
+    @cached_property
+    def train_latents(self) -> Tensor:
+        """The latent means [N, Q] of the training split, on the CPU."""
+        return latent_means(self.model, self.data.train, seen=True)
+
+    @cached_property
+    def given(self) -> Any:
+        """What the checkpoint's predictions condition on."""
+        return self.model.given()
+
+    def decode(self, z: Tensor) -> "Decoded":
+        """What the model decodes at any latent points [n, Q].
+
+        A model that is told auxiliary columns is told those of the first test point.
+        """
+        aux = self.data.test.aux
+        at = None if aux is None else aux[:1].expand(len(z), -1)
+        return decoded(self.model, z, self.given, at)
+
+
+class Decoded(NamedTuple):
+    """Mean and standard deviation of decoded observations [n, *shape], on the CPU."""
+
+    mean: Tensor
+    sd: Tensor
+
+
+class Task:
+    """One thing to find out about a model. A task is one file: its scores, figures, artifacts and metrics.
+
+    A task that does not fit a model and its data is left out.
+    """
+
+    name: ClassVar[str]
+    order: ClassVar[int] = 50  # among the tasks, in summaries and tables
+    metrics: ClassVar[dict[str, Metric]] = {}
+
+    def fits(self, model: Any, data: "DataModule") -> bool:
+        """Whether this task can be done."""
+        raise NotImplementedError
+
+    def check(self, model: Any, data: "DataModule", settings: Settings) -> None:
+        """Raise a UserError, before any work, if the settings ask for what cannot be done."""
+
+    def scores(self, subject: Subject) -> Scores:
+        """The metrics of a model."""
+        return {}
+
+    def artifacts(self, subject: Subject) -> Arrays:
+        """Arrays that the report draws from."""
+        return {}
+
+    def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
+        """Names and figures for the run's folder."""
+        return iter(())
+
+    def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
+        """Lines for the terminal: one per metric, with the published value beside it."""
+        beside = {key: f"   published {value}" for key, value in published.items()}
+        return [f"{key:<20}{metrics[key]:>18.4g}{beside.get(key, '')}" for key in self.metrics if key in metrics]
+
+
+@torch.no_grad()
+def latent_means(model: HasLatents, split: Split, seen: bool) -> Tensor:
+    """The latent means [n, Q] of a split, on the CPU; `seen` tells whether it is the training split."""
+    dtype = model.dtype if isinstance(model.dtype, torch.dtype) else torch.float32
+    z = torch.empty(len(split), model.latent_dim, dtype=dtype)  # one tensor: kept chunks would fragment the heap
+    for chunk in tqdm(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK), leave=False, disable=None):
+        z[chunk.index] = model.encode(chunk.to(model.device), seen).mean.cpu()
+    return z
+
+
+@torch.no_grad()
+def decoded(model: HasLatents, z: Tensor, given: Any, aux: Tensor | None, chunk: int = 512) -> Decoded:
+    """What a model decodes at latent points [n, Q], in chunks so that large images fit in memory."""
+    auxes = [None] * len(z) if aux is None else aux.to(model.device).split(chunk)
+    parts = [
+        model.decode(points.to(model.device, model.dtype), given, at)
+        for points, at in zip(z.split(chunk), auxes, strict=False)
+    ]
+    means, sds = [p.mean.cpu() for p in parts], [p.stddev.expand_as(p.mean).cpu() for p in parts]
+    return Decoded(torch.cat(means), torch.cat(sds))

@@ -1,0 +1,83 @@
+"""What a model can do, for those who ask: the one way to find out is `isinstance(model, <capability>)`.
+
+These protocols need no Lightning, so that a reader of results can know the tasks without loading it.
+"""
+
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+from torch.distributions import Distribution, Independent
+
+from src.data.batch import Batch
+from src.data.facts import Facts
+from src.models.likelihoods import Likelihood
+from src.models.posterior import Posterior
+
+
+@runtime_checkable
+class HasLatents(Protocol):
+    """Encodes observations to q(z) and decodes z to a distribution of observations."""
+
+    facts: Facts
+    latent_dim: int
+    likelihood: Likelihood
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+
+    @property
+    def dtype(self) -> torch.dtype | str:
+        """The precision of the parameters."""
+
+    def as_float(self, x: Tensor) -> Tensor:
+        """Observations in the model's precision."""
+
+    def encode(self, batch: Batch, seen: bool) -> Posterior:
+        """q(z) of a batch; `seen` tells whether its rows are those of the training split."""
+
+    def decode(self, z: Tensor, given: Any = None, aux: Tensor | None = None) -> Distribution:
+        """The distribution of observations at z."""
+
+    def given(self, batch: Batch | None = None) -> Any:
+        """What `decode` conditions on."""
+
+
+@runtime_checkable
+class ConditionsOnPoints(HasLatents, Protocol):
+    """Decodes given a number of training points, its active set."""
+
+    active_size: int
+
+
+@runtime_checkable
+class HasEvidence(ConditionsOnPoints, Protocol):
+    """Has log p(x | z) as the density of one Gaussian process, with the noise of its Gaussian likelihood."""
+
+    kernel: Kernel
+
+    def centred(self, x: Tensor) -> Tensor:
+        """Observations as rows, less the training mean."""
+
+    def describe_gp(self) -> str:
+        """The hyperparameters as a person reads them."""
+
+
+@runtime_checkable
+class Generates(HasLatents, Protocol):
+    """Tells q(z) of points from their auxiliary columns alone."""
+
+    def generate(self, aux: Tensor) -> Independent:
+        """q(z | aux) of points that nobody has observed."""
+
+
+@runtime_checkable
+class Predicts(Protocol):
+    """Predicts targets from observations."""
+
+    facts: Facts
+
+    def predict(self, x: Tensor) -> Distribution:
+        """The distribution of y at observations x."""

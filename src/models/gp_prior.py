@@ -1,0 +1,106 @@
+"""What the VAEs share whose latents are GPs of auxiliary inputs: the encoder gives pseudo-observations of them."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+from torch.distributions import Distribution, Independent
+
+from src.data.batch import Batch
+from src.data.facts import Facts
+from src.data.module import DataModule
+from src.models.auxiliary import Auxiliary
+from src.models.base import LatentModel, Terms
+from src.models.likelihoods import likelihood_of
+from src.models.options import AutoencoderOptions, LearningOptions, LikelihoodOptions, PriorOptions
+from src.models.posterior import GaussianNet, Kind, gaussian
+from src.runs.specs import make
+
+
+class Inferred(NamedTuple):
+    """q(z) of the points of a batch, in groups [G, T] that share a function."""
+
+    mean: Tensor  # [G, T, L]
+    variance: Tensor  # [G, T, L]
+    kl: Tensor  # the batch's part of KL[q || GP]
+    jitter: float
+
+
+class GPPriorVAE(LatentModel, ABC):
+    """z = f(aux), f_l ~ GP. The encoder gives a pseudo-observation of z for each image; q(z) is the GP given them."""
+
+    posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal",)
+    latents: GaussianNet
+
+    def __init__(
+        self,
+        facts: Facts,
+        nets: AutoencoderOptions,
+        prior: PriorOptions,
+        pixels: LikelihoodOptions,
+        learning: LearningOptions,
+    ) -> None:
+        super().__init__(facts, learning, nets.latent_dim)
+        encoder = make(nets.encoder, shape=facts.shape, outputs=2 * nets.latent_dim)
+        self.latents = GaussianNet(encoder, nets.variance_range)
+        self.decoder = make(nets.decoder, shape=facts.shape, inputs=nets.latent_dim)
+        self.kernel = make(prior.kernel)
+        self.aux: Auxiliary = make(prior.aux, facts=facts, latent_dim=nets.latent_dim)
+        self.likelihood = likelihood_of(pixels.likelihood, pixels.noise)
+
+    @abstractmethod
+    def infer(self, inputs: Tensor, rows: Tensor, y: Tensor, weight: Tensor) -> Inferred:
+        """q(z) at inputs [B, P] of groups `rows` [G, T] from pseudo-observations y and precisions [G, T, L]."""
+
+    @abstractmethod
+    def posterior_at(self, inputs: Tensor) -> Independent:
+        """The GP given the training data, at inputs [X, P]."""
+
+    def initialise(self, data: DataModule) -> None:
+        """Also start what the kernel's inputs are made of."""
+        super().initialise(data)
+        self.aux.initialise(data)
+
+    def objective(self, batch: Batch) -> Terms:
+        """E_q[log p(x | z)] - KL[q || GP], for each observed value."""
+        q, kl, jitter = self.posterior(batch)
+        fit = self.likelihood.log_prob(self.as_float(batch.x), self.decoder(q.rsample())).sum() / batch.x.numel()
+        kl = kl / batch.x.numel()
+        return Terms(kl - fit, {"reconstruction": fit.detach(), "kl": -kl.detach(), "jitter": jitter})
+
+    def posterior(self, batch: Batch) -> tuple[Independent, Tensor, float]:
+        """q(z) of each point given all that share its function, the batch's part of the KL, and the jitter."""
+        x = self.as_float(batch.x)
+        pseudo, inputs = self.latents(x), self.aux(x, batch.aux)
+        rows = self.aux.groups(batch.aux, len(x), x.device)  # [G, T]
+        weight = (rows >= 0).unsqueeze(-1) / pseudo.variance[rows]
+        q = self.infer(inputs.double(), rows, pseudo.mean[rows], weight)
+        back = rows.flatten().argsort()[-len(x) :]  # the place of each row of the batch, behind the absent ones
+        return gaussian(q.mean.flatten(0, 1)[back], q.variance.flatten(0, 1)[back]), q.kl, q.jitter
+
+    def encode(self, batch: Batch, seen: bool) -> Independent:
+        """q(z) of a frame given the frames of its video that are here; of any other point given the training data.
+
+        The training data know the image of a seen point. For unseen points, the GP prediction is multiplied by the
+        encoder's pseudo-likelihood.
+        """
+        if self.aux.grouped:
+            return self.posterior(batch)[0]
+        x = self.as_float(batch.x)
+        known = self.posterior_at(self.aux(x, batch.aux))
+        return known if seen else product(known, self.latents(x))
+
+    def generate(self, aux: Tensor) -> Independent:
+        """q(z | aux) of points whose images nobody has seen, given the training data."""
+        return self.posterior_at(self.aux(self.data_mean.expand(len(aux), -1), aux))
+
+    def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Distribution:
+        """p(x | z)."""
+        return self.likelihood.given(self.decoder(z))
+
+
+def product(first: Independent, second: Independent) -> Independent:
+    """The normal proportional to the product of two."""
+    total = first.variance + second.variance
+    mean = (first.mean * second.variance + second.mean * first.variance) / total
+    return gaussian(mean, first.variance * second.variance / total)

@@ -1,0 +1,158 @@
+"""Likelihoods p(x | f): how values, observed or predicted, scatter around a function f.
+
+Each gives p(x | f), the predictive distribution of x if f ~ N(mean, variance), log p(x | f) with a mask, and its
+expectation under N(mean, variance). Everything works value by value on tensors [..., *shape]; a Categorical has its P
+logits in the last dimension. A mask is True where a value was observed; other values add exactly nothing.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Tensor, nn
+from torch import distributions as D
+
+from src.data.facts import Facts
+from src.runs.errors import UserError
+
+Name = Literal["gaussian", "bernoulli", "categorical"]
+NODES = 32  # of the Gauss-Hermite quadrature: exact to 1e-8 for logits with an sd up to 3
+SAMPLES = 256  # of f, for likelihoods of several logits, which have no closed form
+
+
+class Likelihood(nn.Module, ABC):
+    """p(x | f). `score` names the metric of its log density: reals and bits never share one."""
+
+    score: ClassVar[str]
+
+    @abstractmethod
+    def given(self, f: Tensor) -> D.Distribution:
+        """p(x | f)."""
+
+    @abstractmethod
+    def predictive(self, mean: Tensor, variance: Tensor) -> D.Distribution:
+        """p(x) = E[p(x | f)] under f ~ N(mean, variance)."""
+
+    @abstractmethod
+    def expected_log_prob(self, x: Tensor, mean: Tensor, variance: Tensor, mask: Tensor | None = None) -> Tensor:
+        """E[log p(x | f)] of each value under f ~ N(mean, variance)."""
+
+    def log_prob(self, x: Tensor, f: Tensor, mask: Tensor | None = None) -> Tensor:
+        """log p(x | f) of each value."""
+        return masked_log_prob(self.given(f), x, mask)
+
+    def check(self, facts: Facts) -> None:
+        """Raise a UserError if values of this kind cannot be modelled."""
+
+
+class Gaussian(Likelihood):
+    """x = f + noise, with one variance for all values, learned or fixed."""
+
+    score = "nlpd"
+
+    def __init__(self, noise: float = 0.1, learned: bool = True) -> None:
+        super().__init__()
+        self.fixed = None if learned else noise
+        self.learned = GaussianLikelihood() if learned else None
+        if self.learned is not None:
+            self.learned.noise = noise
+
+    @property
+    def noise(self) -> Any:
+        """The variance: a tensor [1] if it is learned, a number if it is fixed."""
+        return self.fixed if self.learned is None else self.learned.noise
+
+    def given(self, f: Tensor) -> D.Normal:
+        """N(f, noise)."""
+        return D.Normal(f, self.noise**0.5 if self.learned is None else self.noise.sqrt(), validate_args=False)
+
+    def predictive(self, mean: Tensor, variance: Tensor) -> D.Normal:
+        """N(mean, variance + noise)."""
+        return D.Normal(mean, (variance + self.noise).sqrt(), validate_args=False)
+
+    def expected_log_prob(self, x: Tensor, mean: Tensor, variance: Tensor, mask: Tensor | None = None) -> Tensor:
+        """log N(x | mean, noise) - variance / (2 noise)."""
+        return masked(self.given(mean).log_prob(x_at(x, mask)) - variance / (2 * self.noise), mask)
+
+
+class Bernoulli(Likelihood):
+    """Bits: x is 1 with probability sigmoid(f)."""
+
+    score = "nlp"
+
+    def given(self, f: Tensor) -> D.Bernoulli:
+        """Bernoulli(sigmoid(f))."""
+        return D.Bernoulli(logits=f, validate_args=False)
+
+    def predictive(self, mean: Tensor, variance: Tensor) -> D.Bernoulli:
+        """Bernoulli(E[sigmoid(f)]), by quadrature."""
+        return D.Bernoulli(probs=quadrature(torch.sigmoid, mean, variance), validate_args=False)
+
+    def expected_log_prob(self, x: Tensor, mean: Tensor, variance: Tensor, mask: Tensor | None = None) -> Tensor:
+        """E[x f - log(1 + exp(f))], by quadrature."""
+        log_normaliser = quadrature(nn.functional.softplus, mean, variance)
+        return masked(x_at(x, mask) * mean - log_normaliser, mask)
+
+    def check(self, facts: Facts) -> None:
+        """Grey values are no bits: their cross-entropy is not a log probability."""
+        if not facts.binary:
+            raise UserError("model.likelihood=bernoulli needs binary values (0 or 1); use model.likelihood=gaussian")
+
+
+class Categorical(Likelihood):
+    """One of P classes with probabilities softmax(f), f [..., P]; x are class ids [...]."""
+
+    score = "nlp"
+
+    def given(self, f: Tensor) -> D.Categorical:
+        """Categorical(softmax(f))."""
+        return D.Categorical(logits=f, validate_args=False)
+
+    def predictive(self, mean: Tensor, variance: Tensor) -> D.Categorical:
+        """Categorical(E[softmax(f)]), from samples of f."""
+        return D.Categorical(probs=samples_of(mean, variance).softmax(-1).mean(0), validate_args=False)
+
+    def expected_log_prob(self, x: Tensor, mean: Tensor, variance: Tensor, mask: Tensor | None = None) -> Tensor:
+        """E[f_x] - E[log sum_p exp(f_p)], the second from samples of f."""
+        chosen = mean.gather(-1, x_at(x, mask).long().unsqueeze(-1)).squeeze(-1)
+        return masked(chosen - samples_of(mean, variance).logsumexp(-1).mean(0), mask)
+
+
+def likelihood_of(name: Name, noise: float) -> Likelihood:
+    """A likelihood by its name in a config."""
+    if name not in ("gaussian", "bernoulli", "categorical"):
+        raise UserError(f"model.likelihood={name} must be gaussian, bernoulli or categorical")
+    return Gaussian(noise) if name == "gaussian" else Bernoulli() if name == "bernoulli" else Categorical()
+
+
+def masked_log_prob(p: D.Distribution, x: Tensor, mask: Tensor | None) -> Tensor:
+    """log p(x) of each value; values that are not observed add nothing and have no gradient."""
+    answer: Tensor = p.log_prob(x_at(x, mask))
+    return masked(answer, mask)
+
+
+def masked(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Zero where nothing was observed."""
+    return values if mask is None else torch.where(mask, values, 0.0)
+
+
+def x_at(x: Tensor, mask: Tensor | None) -> Tensor:
+    """x without its NaNs, whose gradients would be NaN even behind a mask."""
+    return x if mask is None else torch.where(mask, x, torch.zeros_like(x))
+
+
+def quadrature(function: Any, mean: Tensor, variance: Tensor) -> Tensor:
+    """E[function(f)] under f ~ N(mean, variance), value by value."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    total = torch.zeros_like(mean)
+    for node, weight in zip(nodes, weights, strict=True):
+        total = total + weight / math.sqrt(2 * math.pi) * function(mean + node * variance.sqrt())
+    return total
+
+
+def samples_of(mean: Tensor, variance: Tensor) -> Tensor:
+    """Samples [S, ..., P] of f ~ N(mean, variance), with a gradient in both."""
+    return mean + variance.sqrt() * torch.randn(SAMPLES, *mean.shape, dtype=mean.dtype, device=mean.device)

@@ -1,0 +1,86 @@
+"""Lightning's trainer with our history, bar and checkpoints, and a training that continues from its checkpoint."""
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.callbacks import Timer
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+
+from src.data.module import DataModule
+from src.models.base import Model
+from src.models.lean import Unprofiled
+from src.runs import record as runs
+from src.runs.errors import UserError
+from src.runs.record import Config
+from src.runs.specs import make
+from src.training import cluster
+from src.training.callbacks import Checkpoints, History, Progress, written_by_first
+
+logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # its notes on every checkpoint are not our user's
+
+
+def make_trainer(config: Config, history: History, folder: Path, *callbacks: Callback) -> Trainer:
+    """Lightning's trainer with our history, bar and checkpoints."""
+    spec = dict(config["trainer"])
+    checkpoints = Checkpoints(folder, config["checkpoint_minutes"], seconds(spec.pop("max_time")))
+    bar = [Progress(history)] if spec["enable_progress_bar"] else []
+    options = {"logger": False, "use_distributed_sampler": False, "plugins": [cluster.environment()]}
+    spec.setdefault("profiler", Unprofiled())
+    trainer: Trainer = make(spec, callbacks=[history, *bar, *callbacks, checkpoints], **options)
+    if trainer.world_size > 1 and runs.HOME in os.environ and not cluster.starts_processes():
+        raise UserError(
+            "a sweep cannot divide a run among several processes here, since Lightning starts each with the whole "
+            "command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
+        )
+    return trainer
+
+
+def seconds(max_time: str | dict[str, int] | None) -> float | None:
+    """A time budget as Lightning takes them. Its own timer would count the time before a resume too."""
+    try:
+        return Timer(max_time).time_remaining()
+    except (MisconfigurationException, TypeError) as error:
+        raise UserError(f"trainer.max_time={max_time} is not of the form days:hours:minutes:seconds") from error
+
+
+def fit(trainer: Trainer, model: Model, data: DataModule, folder: Path) -> None:
+    """Train, from the last checkpoint where there is one, and keep the trained model in `model.ckpt`."""
+    model.initialise(data)
+    model.train()  # all GPyTorch kernels share a module, which an earlier model may have left in eval mode
+    with stops_at_a_checkpoint():
+        trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
+    model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
+    model.finalise(data)
+    with written_by_first(trainer, folder / "model.ckpt") as unfinished:
+        trainer.save_checkpoint(unfinished, weights_only=True)
+
+
+@contextmanager
+def stops_at_a_checkpoint() -> Iterator[None]:
+    """Leave SIGTERM to Lightning, which notes it, so that `Checkpoints` can stop the training after a step."""
+    ours = signal.getsignal(signal.SIGTERM) == runs.end_process
+    if ours:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, runs.end_process)
+
+
+def newest_intact(folder: Path) -> Path | None:
+    """The checkpoint to go on from: the last one, or the one before where the last is damaged or missing."""
+    for path in (folder / name for name in runs.CHECKPOINTS if (folder / name).exists()):
+        try:
+            torch.load(path, map_location="cpu", weights_only=True)
+            return path
+        except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
+            runs.log(folder, f"{path.name} is damaged and left out: {error}")
+    return None
