@@ -9,7 +9,7 @@ from torch import Tensor
 
 from src.data.module import DataModule, Split
 from src.gp.active_set import fixed_size
-from src.gp.exact_evidence import log_evidence, memory
+from src.gp.evidence import blocked_log_density, blocked_memory
 from src.gp.linalg import NotPositiveDefiniteError
 from src.models.base import Decoder
 from src.models.gp_decoder import GPDecoder
@@ -47,7 +47,8 @@ def check_evidence(
             f"evaluation.evidence_points={size} must exceed the {model.active_size} active points, from which the "
             f"others are predicted, and not the {len(data.train)} training points"
         )
-    needed, there = memory(size, model.data_mean.numel(), DTYPES[evidence_precision]), installed_memory()
+    needed = blocked_memory(size, model.data_mean.numel(), DTYPES[evidence_precision])
+    there = installed_memory()
     if needed > there:
         raise UserError(
             f"the exact evidence of {size} points takes {needed / 1e9:.0f} GB in {evidence_precision}, more than there "
@@ -77,7 +78,7 @@ def evidence_scores(
     ]
     sd, mean = torch.std_mean(torch.stack([e.active + e.rest for e in estimates]) / x.numel())
     try:
-        exact = log_evidence(x, z, kernel, noise) / x.numel()
+        exact = blocked_log_density(x, z, kernel, noise) / x.numel()
     except NotPositiveDefiniteError as error:
         raise NumericalError(f"{error}: try evaluation.evidence_precision=float64; {model.describe_gp()}") from error
     return {

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-BLOCK = 2**16  # entries of the P x G arrays that exist at a time: 0.5 MB, so that they stay in the cache
+GRID_BLOCK = 2**16  # entries of the P x G arrays that exist at a time: 0.5 MB, so that they stay in the cache
 
 
 class Axis(NamedTuple):
@@ -99,4 +99,4 @@ def values_of(points: Tensor, tables: tuple[Tensor, ...], grid: tuple[Axis, Axis
 
 def blocks(points: Tensor, grid: tuple[Axis, Axis]) -> tuple[Tensor, ...]:
     """The points in groups small enough for the cache."""
-    return points.split(max(1, BLOCK // max(len(axis.nodes) for axis in grid)))
+    return points.split(max(1, GRID_BLOCK // max(len(axis.nodes) for axis in grid)))

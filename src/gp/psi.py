@@ -16,7 +16,7 @@ from torch.distributions import Independent, MultivariateNormal
 from src.gp.gauss_sum import gauss_sum, make_grid
 from src.gp.kernels import covariance, is_scaled_rbf
 
-BLOCK = 2**18  # entries of the B x M x M array that exist at a time: 2 MB, so that they stay in the cache
+PAIR_BLOCK = 2**18  # entries of the B x M x M array that exist at a time: 2 MB, so that they stay in the cache
 
 
 class Psi(NamedTuple):
@@ -216,5 +216,5 @@ def weighted_products(a: Tensor, b: Tensor, weights: Tensor) -> tuple[Tensor, Te
 
 
 def block_size(a: Tensor) -> int:
-    """How many columns make a block of `BLOCK` entries."""
-    return max(1, BLOCK // len(a))
+    """How many columns make a block of `PAIR_BLOCK` entries."""
+    return max(1, PAIR_BLOCK // len(a))

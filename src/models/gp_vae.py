@@ -13,8 +13,8 @@ from torch.distributions import Independent, Normal
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from src.data.module import Batch, DataModule
+from src.gp.exact import exact_posterior
 from src.gp.kernels import covariance
-from src.gp.latent_gp import exact
 from src.models.auxiliary import Auxiliary
 from src.models.base import Decoder, Terms
 from src.models.posterior import GaussianNet, Kind, gaussian
@@ -114,7 +114,7 @@ class GPVAE(Decoder):
         """Marginal means and variances [G, T, L] of the exact posterior, its KL to the prior, and no jitter."""
         at = inputs[rows]  # [G, T, P]
         k = covariance(self.kernel, at, at)
-        q = exact(k, y, weight)
+        q = exact_posterior(k, y, weight)
         mean, variance = q.marginals(k, k.diagonal(dim1=-2, dim2=-1))
         return mean, variance, q.kl(y, weight, mean, variance).sum(), 0.0
 
@@ -136,8 +136,8 @@ class GPVAE(Decoder):
     def predict(self, inputs: Tensor) -> Independent:
         """The GP given the training data, at inputs [X, P]."""
         at, known = inputs.double(), self.known_inputs.double()
-        q = exact(covariance(self.kernel, known, known), self.known_y, self.known_weight)
-        return gaussian(*q.marginals(covariance(self.kernel, at, known), self.kernel(at, diag=True)))
+        q = exact_posterior(covariance(self.kernel, known, known), self.known_y, self.known_weight)
+        return gaussian(*q.marginals(covariance(self.kernel, known, at), self.kernel(at, diag=True)))
 
     @torch.no_grad()
     def finalise(self, data: DataModule) -> None:
