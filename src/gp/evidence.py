@@ -5,7 +5,7 @@ tens of thousands of points: its one Cholesky factor takes half the memory of th
 """
 
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
@@ -19,10 +19,8 @@ LOG_2PI = math.log(2 * math.pi)
 COLUMNS = 1024  # of the factor at a time: wide enough for the products to run at the machine's speed
 BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
-Number = TypeVar("Number", Tensor, float)
 
-
-def gaussian_log_density(log_det: Number, squares: Number, num_points: int, num_outputs: int) -> Number:
+def gaussian_log_density(log_det: Tensor, squares: Tensor, num_points: int, num_outputs: int) -> Tensor:
     """sum_d log N(x_d | 0, K), Eq. 2, from log|K| and `squares` = tr(x^T K^-1 x)."""
     return -0.5 * (num_outputs * log_det + squares + num_points * num_outputs * LOG_2PI)
 
@@ -66,7 +64,7 @@ def blocked_log_density(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, col
     """
     num_data, num_outputs = x.shape
     done: list[Tensor] = []  # blocks of the factor, each below its diagonal block
-    log_det = squares = 0.0
+    log_det = squares = x.new_zeros((), dtype=torch.float64)
     with tqdm(total=blocked_work(num_data, columns), desc="exact evidence", bar_format=BAR, disable=None) as bar:
         for start in range(0, num_data, columns):
             block = covariance_block(z[start:], kernel, noise, columns)  # [N - start, b]
@@ -79,10 +77,10 @@ def blocked_log_density(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, col
             block = torch.linalg.solve_triangular(chol.mT, block[len(chol) :], upper=True, left=False)  # frees the rest
             whitened = solve_lower(chol, x[start : start + len(chol)])
             x[start + len(chol) :].addmm_(block, whitened, alpha=-1)
-            log_det += 2 * chol.diagonal().log().sum(dtype=torch.float64).item()
-            squares += whitened.square().sum(dtype=torch.float64).item()
+            log_det = log_det + 2 * chol.diagonal().log().sum(dtype=torch.float64)
+            squares = squares + whitened.square().sum(dtype=torch.float64)
             done.append(block)
-    return gaussian_log_density(log_det, squares, num_data, num_outputs)
+    return gaussian_log_density(log_det, squares, num_data, num_outputs).item()
 
 
 def blocked_work(num_data: int, columns: int) -> int:
