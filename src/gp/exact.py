@@ -1,7 +1,7 @@
 """The exact posterior of P functions given independent observations of each.
 
 Pearce, "The Gaussian Process Prior VAE for Interpretable Latent Dynamics from Pixels", AABI 2019: the encoder of a
-VAE gives a pseudo-observation y and its precision `weight` = 1 / s2, both [..., T, P], at T points; a weight of 0
+VAE gives a pseudo-observation y and its precision `weight` = 1 / s2, both [..., N, P], at N points; a weight of 0
 means no observation. All outputs share the kernel. Leading dimensions are sets of points with independent functions,
 such as videos. Everything runs in float64; results come back in the precision of y.
 """
@@ -18,14 +18,14 @@ from src.gp.linalg import solve_lower, well_conditioned_cholesky
 class ExactPosterior:
     """The GP given y, through A_p = I + W_p^1/2 K W_p^1/2, W_p = diag(weight_p), with eigenvalues of at least 1."""
 
-    chol: Tensor  # [..., P, T, T], of A, in float64
-    weight_root: Tensor  # [..., P, T], W^1/2
-    whitened: Tensor  # [..., P, T], chol^-1 W^1/2 y
+    chol: Tensor  # [..., P, N, N], of A, in float64
+    weight_root: Tensor  # [..., P, N], W^1/2
+    whitened: Tensor  # [..., P, N], chol^-1 W^1/2 y
     dtype: torch.dtype
 
-    def marginals(self, k_tx: Tensor, k_xx: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and variances [..., X, P] at points with kernel [..., T, X] and diagonal [..., X]. O(P T^2 X)."""
-        scaled = self.weight_root.unsqueeze(-1) * k_tx.double().unsqueeze(-3)  # [..., P, T, X]
+    def marginals(self, k_nx: Tensor, k_xx: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances [..., X, P] at points with kernel [..., N, X] and diagonal [..., X]. O(P N^2 X)."""
+        scaled = self.weight_root.unsqueeze(-1) * k_nx.double().unsqueeze(-3)  # [..., P, N, X]
         projection = solve_lower(self.chol, scaled)
         mean = (projection.mT @ self.whitened.unsqueeze(-1)).squeeze(-1)
         variance = k_xx.double().unsqueeze(-2) - projection.square().sum(-2)
@@ -46,8 +46,8 @@ class ExactPosterior:
 
 
 def exact_posterior(k: Tensor, y: Tensor, weight: Tensor) -> ExactPosterior:
-    """The GP with covariance k [..., T, T] given y. O(P T^3)."""
-    weight_root = weight.double().sqrt().mT  # [..., P, T]
+    """The GP with covariance k [..., N, N] given y. O(P N^3)."""
+    weight_root = weight.double().sqrt().mT  # [..., P, N]
     inner = weight_root.unsqueeze(-1) * k.double().unsqueeze(-3) * weight_root.unsqueeze(-2)
     identity = torch.eye(k.shape[-1], dtype=inner.dtype, device=inner.device)
     chol = well_conditioned_cholesky(inner + identity)

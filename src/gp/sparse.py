@@ -107,14 +107,14 @@ def statistics(chol: Tensor, k_mb: Tensor, y: Tensor, weight: Tensor) -> Statist
     return Statistics(outputs_at_once(weighted, projection.mT), projection @ (weight * y))
 
 
-def optimal_q(data: Statistics, scale: float, dtype: torch.dtype) -> Whitened:
-    """Eq. 9 from a batch that counts `scale` = N / B times, in the precision `dtype`. O(P M^3).
+def optimal_q(data: Statistics, repeats: float, dtype: torch.dtype) -> Whitened:
+    """Eq. 9 from a batch that counts `repeats` = N / B times, in the precision `dtype`. O(P M^3).
 
     In the paper's terms Sigma_p = L A_p L^T with A_p = I + (N / B) precision_p. No eigenvalue of A is below 1, so it
     needs no jitter, and the inverse of its Cholesky factor has no entry above 1.
     """
     identity = torch.eye(data.shift.shape[-2], dtype=data.shift.dtype, device=data.shift.device)
-    q = q_from_factor(well_conditioned_cholesky(identity + scale * data.precision), scale * data.shift)
+    q = q_from_factor(well_conditioned_cholesky(identity + repeats * data.precision), repeats * data.shift)
     return Whitened(q.mean.to(dtype), q.scale.to(dtype))
 
 

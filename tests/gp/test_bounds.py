@@ -179,6 +179,16 @@ def test_the_uncollapsed_bound_by_explicit_expectations(problem: Problem) -> Non
     torch.testing.assert_close((bound.likelihood, bound.kl), (log_density.sum(), kl))
 
 
+def test_a_covariance_per_output_is_as_many_bounds_of_one_output(problem: Problem) -> None:
+    q, statistics, k_mm = random_q(0), problem.psi(), problem.k_mm()
+    scale = torch.cat([random_q(seed).scale for seed in range(D)])
+    together = value(problem.x, statistics, k_mm, Whitened(q.mean, scale))
+    alone = [value(problem.x[:, [d]], statistics, k_mm, Whitened(q.mean[:, [d]], scale[d : d + 1])) for d in range(D)]
+    torch.testing.assert_close(together, torch.stack(alone).sum())
+    copies = Whitened(q.mean, q.scale.repeat(D, 1, 1))
+    torch.testing.assert_close(value(problem.x, statistics, k_mm, copies), value(problem.x, statistics, k_mm, q))
+
+
 def test_batches_weigh_the_points_so_that_their_mean_is_the_full_objective(problem: Problem) -> None:
     q = random_q(0)
     full = value(problem.x, problem.psi(), problem.k_mm(), q)
