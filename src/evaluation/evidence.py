@@ -13,7 +13,7 @@ from src.data.batch import Split
 from src.evaluation.reconstruction import with_sd
 from src.evaluation.task import CHUNK, Metric, Scores, Settings, Subject, Task
 from src.gp.active_set import fixed_size
-from src.gp.exact_evidence import log_evidence, memory
+from src.gp.evidence import blocked_log_density, blocked_memory
 from src.gp.linalg import NotPositiveDefiniteError
 from src.models.capabilities import HasEvidence
 from src.models.likelihoods import Gaussian
@@ -72,7 +72,7 @@ class Evidence(Task):
         ]
         sd, mean = torch.std_mean(torch.stack([e.active + e.rest for e in estimates]) / x.numel())
         try:
-            exact = log_evidence(x, z, kernel, noise) / x.numel()
+            exact = blocked_log_density(x, z, kernel, noise) / x.numel()
         except NotPositiveDefiniteError as error:
             advice = "try evaluation.evidence_precision=float64"
             raise NumericalError(f"{error}: {advice}; {model.describe_gp()}") from error
@@ -104,7 +104,7 @@ def check_size(model: HasEvidence, num_data: int, size: int, precision: str) -> 
             f"evaluation.evidence_points={size} must exceed the {model.active_size} active points, from which the "
             f"others are predicted, and not the {num_data} training points"
         )
-    needed = memory(size, math.prod(model.facts.shape), DTYPES[precision])
+    needed = blocked_memory(size, math.prod(model.facts.shape), DTYPES[precision])
     if needed > installed_memory():
         raise UserError(
             f"the exact evidence of {size} points takes {needed / 1e9:.0f} GB in {precision}, more than this machine "

@@ -3,7 +3,6 @@
 All D outputs share one covariance, so one Cholesky factor serves everything. Equation numbers are the paper's.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,10 +11,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from src.gp.evidence import LOG_2PI, gaussian_log_density
 from src.gp.kernels import covariance, variances
 from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
-
-LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,6 @@ class ActiveSet:
     noise: Tensor
     jitter: float
 
-    def log_marginal(self) -> Tensor:
-        """log p(x_A | z_A), Eq. 2, summed over the D outputs."""
-        return log_active(self.chol, self.whitened)
-
     def predict(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [R, D] and variance [R] of p(x_n | x_A, z), Eq. 5; the noise is part of the variance."""
         projection = solve_lower(self.chol, covariance(self.kernel, self.z, z))  # [A, R]
@@ -42,9 +36,8 @@ class ActiveSet:
 
 def log_active(chol: Tensor, whitened: Tensor) -> Tensor:
     """log p(x_A | z_A), Eq. 2, summed over the D outputs, from the factor of K_AA + noise I and chol^-1 x_A."""
-    num_active, num_outputs = whitened.shape
     log_det = 2 * chol.diagonal().log().sum()
-    return -0.5 * (num_outputs * log_det + whitened.square().sum() + num_active * num_outputs * LOG_2PI)
+    return gaussian_log_density(log_det, whitened.square().sum(), *whitened.shape)
 
 
 def log_rest(squared_error: Tensor, variance: Tensor, num_outputs: int) -> Tensor:
@@ -67,14 +60,15 @@ def condition(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor) -> ActiveSet:
 
 
 def log_marginal(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor) -> Tensor:
-    """log p(x | z) exactly, Eq. 2. O(N^3)."""
-    return condition(x, z, kernel, noise).log_marginal()
+    """log p(x | z) exactly, Eq. 2, with autograd's own gradient. O(N^3)."""
+    given = condition(x, z, kernel, noise)
+    return log_active(given.chol, given.whitened)
 
 
 def log_densities(
     x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, active_size: int
 ) -> tuple[Tensor, Tensor, float]:
-    """log p(x_A | z_A) and sum_{n in rest} log p(x_n | x_A, z) where the first A points are active, and the jitter.
+    """log p(x_A | z_A) and sum_{n in rest} log p(x_n | x_A, z) if the first A points are active, and the jitter.
 
     O(A^3 + A^2 (B + D) + A R D), value and gradient together; x is data and has none.
     """

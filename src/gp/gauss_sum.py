@@ -1,4 +1,4 @@
-"""Sums of B Gaussian bumps in the plane at P points, exact to rounding, for much less than B P exponentials.
+"""Sums of B Gaussian bumps in the plane at T points, exact to rounding, for much less than B T exponentials.
 
 A bump with its axes along the coordinates is a product of two functions of one variable, so the table of the sum on a
 grid of G x G nodes takes 2 B G exponentials and one matrix product. The sum is smooth: between Chebyshev's nodes its
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-BLOCK = 2**16  # entries of the P x G arrays that exist at a time: 0.5 MB, so that they stay in the cache
+GRID_BLOCK = 2**16  # entries of the T x G arrays that exist at a time: 0.5 MB, so that they stay in the cache
 
 
 class Axis(NamedTuple):
@@ -22,7 +22,7 @@ class Axis(NamedTuple):
     weights: Tensor  # [G], of the barycentric formula
 
     def poles(self, points: Tensor) -> Tensor:
-        """[P, G], in each row proportional to the polynomials that are 1 at one node and 0 at the others."""
+        """[T, G], in each row proportional to the polynomials that are 1 at one node and 0 at the others."""
         distance = points[:, None] - self.nodes
         return self.weights / distance.add_(1e-150)  # which changes nothing but 0
 
@@ -42,15 +42,15 @@ def make_axis(points: Tensor) -> Axis:
 
 
 def make_grid(points: Tensor) -> tuple[Axis, Axis]:
-    """The grid over the range of points [P, 2]."""
+    """The grid over the range of points [T, 2]."""
     first, second = points.detach().unbind(1)
     return make_axis(first), make_axis(second)
 
 
 def gauss_sum(mean: Tensor, precision: Tensor, points: Tensor, grid: tuple[Axis, Axis]) -> Tensor:
-    """sum_n prod_q sqrt(precision_nq / 2) exp(-precision_nq (mean_nq - t_q)^2 / 2) at points t [P, 2], precision <= 2.
+    """sum_n prod_q sqrt(precision_nq / 2) exp(-precision_nq (mean_nq - t_q)^2 / 2) at points t [T, 2], precision <= 2.
 
-    O(B G^2 + P G^2); float64.
+    O(B G^2 + T G^2); float64.
     """
     offsets = [mean[:, q, None] - grid[q].nodes for q in (0, 1)]  # [B, G]
     bumps = [
@@ -63,15 +63,15 @@ def gauss_sum(mean: Tensor, precision: Tensor, points: Tensor, grid: tuple[Axis,
 
 
 class Interpolation(torch.autograd.Function):
-    """The values [P] at points [P, 2] of a function of two variables that is known on a grid, as are its slopes."""
+    """The values [T] at points [T, 2] of a function of two variables that is known on a grid, as are its slopes."""
 
     @staticmethod
     def forward(
         ctx: Any, points: Tensor, table: Tensor, slope1: Tensor, slope2: Tensor, grid: tuple[Axis, Axis]
     ) -> Tensor:
-        """O(P G^2). The slopes at the points are their own interpolants, more exact than those of the values' one."""
+        """O(T G^2). The slopes at the points are their own interpolants, more exact than those of the values' one."""
         values = [values_of(block, (table, slope1, slope2), grid) for block in blocks(points, grid)]
-        all_values = torch.cat(values, 1)  # [3, P]
+        all_values = torch.cat(values, 1)  # [3, T]
         ctx.grid = grid
         ctx.save_for_backward(points, all_values[1:].mT)
         return all_values[0]
@@ -79,7 +79,7 @@ class Interpolation(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        """O(P G^2)."""
+        """O(T G^2)."""
         points, slopes = ctx.saved_tensors
         first, second = ctx.grid
         grad_table = slopes.new_zeros(len(first.nodes), len(second.nodes))
@@ -91,12 +91,12 @@ class Interpolation(torch.autograd.Function):
 
 
 def values_of(points: Tensor, tables: tuple[Tensor, ...], grid: tuple[Axis, Axis]) -> Tensor:
-    """What each table says at the points, [tables, P]."""
+    """What each table says at the points, [tables, T]."""
     first, second = (axis.poles(points[:, q]) for q, axis in enumerate(grid))
-    along_first = (first @ torch.cat(tables, 1)).unflatten(1, (len(tables), -1))  # [P, tables, G]
+    along_first = (first @ torch.cat(tables, 1)).unflatten(1, (len(tables), -1))  # [T, tables, G]
     return torch.linalg.vecdot(along_first, second[:, None]).mT / (first.sum(1) * second.sum(1))
 
 
 def blocks(points: Tensor, grid: tuple[Axis, Axis]) -> tuple[Tensor, ...]:
     """The points in groups small enough for the cache."""
-    return points.split(max(1, BLOCK // max(len(axis.nodes) for axis in grid)))
+    return points.split(max(1, GRID_BLOCK // max(len(axis.nodes) for axis in grid)))

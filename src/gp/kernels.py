@@ -15,7 +15,7 @@ AT_ZERO_ANGLE = (1, 1, 3)  # J_n(0) / pi
 
 
 def is_scaled_rbf(kernel: Kernel) -> bool:
-    """Whether this is s exp(-|z - z'|^2 / 2) of all latent dimensions, with one length scale or one a dimension."""
+    """Whether this is s exp(-|z - z'|^2 / 2) of all latent dimensions, with one length scale or one per dimension."""
     scaled_rbf = type(kernel) is ScaleKernel and type(kernel.base_kernel) is RBFKernel
     return (
         scaled_rbf and kernel.active_dims is None and kernel.base_kernel.active_dims is None and not kernel.batch_shape

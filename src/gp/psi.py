@@ -16,7 +16,7 @@ from torch.distributions import Independent, MultivariateNormal
 from src.gp.gauss_sum import gauss_sum, make_grid
 from src.gp.kernels import covariance, is_scaled_rbf
 
-BLOCK = 2**18  # entries of the B x M x M array that exist at a time: 2 MB, so that they stay in the cache
+PAIR_BLOCK = 2**18  # entries of the B x M x M array that exist at a time: 2 MB, so that they stay in the cache
 
 
 class Psi(NamedTuple):
@@ -62,7 +62,7 @@ class ClosedForm:
 
     @property
     def psi2(self) -> Tensor:
-        """[M, M]; symmetric, so that it takes P = M (M + 1) / 2 pairs (i, j)."""
+        """[M, M]; symmetric, so that it takes T = M (M + 1) / 2 pairs (i, j)."""
         rows, columns = self.pairs()
         middle, factor = self.pair_terms(rows, columns)
         sums = self.sums_by_grid(middle)
@@ -72,7 +72,7 @@ class ClosedForm:
         return lower + lower.tril(-1).mT
 
     def energy(self, weight: Tensor) -> Tensor:
-        """tr(W psi2), at half the cost of psi2 and its gradient where there is no grid."""
+        """tr(W psi2), at half the cost of psi2 and its gradient if there is no grid."""
         rows, columns = self.pairs()
         middle, factor = self.pair_terms(rows, columns)
         weights = factor * torch.where(rows == columns, 0.5, 1) * (weight + weight.mT)[rows, columns]
@@ -83,16 +83,16 @@ class ClosedForm:
         return energy
 
     def pairs(self) -> Tensor:
-        """The rows and columns [2, P] of the lower triangle of psi2."""
+        """The rows and columns [2, T] of the lower triangle of psi2."""
         return torch.tril_indices(len(self.z), len(self.z), device=self.z.device)
 
     def pair_terms(self, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """The points (Z_i + Z_j) / 2 [P, Q], and the factor [P] before the sum at each."""
+        """The points (Z_i + Z_j) / 2 [T, Q], and the factor [T] before the sum at each."""
         left, right = self.z[rows], self.z[columns]
         return (left + right) / 2, self.scale.square() * (-(left - right).square().sum(-1) / 4).exp()
 
     def sums_by_grid(self, middle: Tensor) -> Tensor | None:
-        """sum_n E[exp(-|z_n - t|^2)] at points t [P, 2]; None where a grid is no cheaper than all the exponentials."""
+        """sum_n E[exp(-|z_n - t|^2)] at points t [T, 2]; None if a grid is no cheaper than all the exponentials."""
         if self.mean.shape[1] != 2 or self.spread.ndim != 2 or middle.is_meta:
             return None
         grid = make_grid(middle)
@@ -140,11 +140,11 @@ def moments(q: Independent | MultivariateNormal, lengthscale: Tensor) -> tuple[T
 def log_overlap(mean: Tensor, spread: Tensor, target: Tensor, power: int) -> tuple[Tensor, Tensor]:
     """Features a [B, F] and b [F, T] with a b = log E[exp(-c |z_n - t|^2 / 2)], where c = `power` and t = `target`.
 
-    The expectation is |I + c S|^(-1/2) exp(-(m - t)^T P (m - t) / 2) with precision P = (I / c + S)^-1 for q(z_n) of
+    The expectation is |I + c S|^(-1/2) exp(-(m - t)^T H (m - t) / 2) with precision H = (I / c + S)^-1 for q(z_n) of
     mean m and covariance S: a quadratic polynomial in t, which one matrix product evaluates for all n and t.
     """
     if spread.ndim == 2:
-        precision = 1 / (1 / power + spread)  # [B, Q], the diagonal of P
+        precision = 1 / (1 / power + spread)  # [B, Q], the diagonal of H
         quadratic, shifted = precision, precision * mean
         log_det, squares = (1 + power * spread).log().sum(-1), target.square()
     else:
@@ -167,11 +167,11 @@ def inverse_and_log_det(covariance: Tensor, power: int) -> tuple[Tensor, Tensor]
 
 
 class SumOfExponentials(torch.autograd.Function):
-    """sum_n exp(a b)_np [P] of features a [B, F] and b [F, P]."""
+    """sum_n exp(a b)_nt [T] of features a [B, F] and b [F, T]."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        """O(B P F)."""
+        """O(B T F)."""
         ctx.save_for_backward(a, b)
         return torch.cat([(a @ columns).exp_().sum(0) for columns in b.split(block_size(a), 1)])
 
@@ -184,11 +184,11 @@ class SumOfExponentials(torch.autograd.Function):
 
 
 class WeightedSumOfExponentials(torch.autograd.Function):
-    """sum_np exp(a b)_np weights_p; it is linear in the weights, so that its gradient is there with its value."""
+    """sum_nt exp(a b)_nt weights_t; it is linear in the weights, so that its gradient is there with its value."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, weights: Tensor) -> Tensor:
-        """O(B P F)."""
+        """O(B T F)."""
         *gradients, sums = weighted_products(a, b, weights)
         ctx.save_for_backward(*gradients, sums)
         return (sums * weights).sum()
@@ -196,14 +196,14 @@ class WeightedSumOfExponentials(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        """O(B F + P F)."""
+        """O(B F + T F)."""
         return tuple(grad * gradient for gradient in ctx.saved_tensors)
 
 
 def weighted_products(a: Tensor, b: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of sum_np E_np weights_p, E = exp(a b), in a, b and the weights, a block of columns at a time.
+    """The gradients of sum_nt E_nt weights_t, E = exp(a b), in a, b and the weights, a block of columns at a time.
 
-    E (b weights)^T [B, F], a^T E weights [F, P] and the sums of E [P]. These are not one more row of the product: `sum`
+    E (b weights)^T [B, F], a^T E weights [F, T] and the sums of E [T]. These are not one more row of the product: `sum`
     adds in pairs, and its rounding errors, which the weights magnify, are ten times smaller.
     """
     grad_a, products, sums = torch.zeros_like(a), [], []
@@ -216,5 +216,5 @@ def weighted_products(a: Tensor, b: Tensor, weights: Tensor) -> tuple[Tensor, Te
 
 
 def block_size(a: Tensor) -> int:
-    """How many columns make a block of `BLOCK` entries."""
-    return max(1, BLOCK // len(a))
+    """How many columns make a block of `PAIR_BLOCK` entries."""
+    return max(1, PAIR_BLOCK // len(a))

@@ -14,9 +14,9 @@ from torch.nn.functional import softplus
 from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
-from src.gp import inducing
-from src.gp.inducing import InducingPoints, Whitened
+from src.gp.bounds import collapsed_bound, optimal_q_of_bound, uncollapsed_bound
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
+from src.gp.sparse import SparseGP, Whitened, make_sparse_gp, prior_covariance
 from src.models.base import LatentModel, Terms, latents_of
 from src.models.likelihoods import Gaussian
 from src.models.options import GPOptions, LatentOptions, LearningOptions
@@ -91,9 +91,10 @@ class BayesianGPLVM(LatentModel):
     @torch.no_grad()
     def set_optimal(self, batch: Batch) -> None:
         """q(u) as all these points, and no others, would have it."""
-        q = inducing.optimal(self.centred(batch.x), self.psi(self.gaussian(batch)), self.k_mm(), self.likelihood.noise)
+        psi, noise = self.psi(self.gaussian(batch)), self.likelihood.noise
+        q = optimal_q_of_bound(self.centred(batch.x), psi, self.k_mm(), noise)
         self.q_mean.copy_(q.mean)
-        self.q_raw_scale.copy_(raw_scale(q.scale))
+        self.q_raw_scale.copy_(raw_scale(q.scale.squeeze(0)))
 
     def objective(self, batch: Batch) -> Terms:
         """The bound on log p(x): Titsias & Lawrence (collapsed), or Bui & Turner, Eq. 6, with KL[q(z) || N(0, I)]."""
@@ -101,9 +102,9 @@ class BayesianGPLVM(LatentModel):
         kl = self.num_data / len(x) * kl_to_prior(q).sum()
         psi, k_mm, noise = self.psi(q), self.k_mm(), self.likelihood.noise
         if self.bound == "collapsed":
-            likelihood, jitter = inducing.collapsed_bound(x, psi, k_mm, noise)
+            likelihood, jitter = collapsed_bound(x, psi, k_mm, noise)
             return self.per_value({"likelihood": likelihood, "kl": -kl}, jitter)
-        likelihood, kl_u, jitter = inducing.uncollapsed_bound(x, psi, k_mm, noise, self.q_v(), self.num_data)
+        likelihood, kl_u, jitter = uncollapsed_bound(x, psi, k_mm, noise, self.q_v(), self.num_data)
         return self.per_value({"likelihood": likelihood, "kl_u": -kl_u, "kl": -kl}, jitter)
 
     def gaussian(self, batch: Batch) -> Independent | MultivariateNormal:
@@ -120,18 +121,18 @@ class BayesianGPLVM(LatentModel):
 
     def k_mm(self) -> Tensor:
         """The covariance of the inducing values."""
-        return inducing.prior_covariance(self.kernel, self.inducing)
+        return prior_covariance(self.kernel, self.inducing)
 
     def q_v(self) -> Whitened:
         """q of the whitened inducing values."""
         diagonal = softplus(self.q_raw_scale.diagonal())
-        return Whitened(self.q_mean, self.q_raw_scale.tril(-1) + diagonal.diag())
+        return Whitened(self.q_mean, (self.q_raw_scale.tril(-1) + diagonal.diag()).unsqueeze(0))
 
-    def given(self, batch: Batch | None = None) -> InducingPoints:
+    def given(self, batch: Batch | None = None) -> SparseGP:
         """The GP given q(u), which sums up all training points."""
-        return inducing.condition(self.inducing, self.kernel, self.likelihood.noise, self.q_v())
+        return make_sparse_gp(self.inducing, self.kernel, self.likelihood.noise, self.q_v())
 
-    def decode(self, z: Tensor, given: InducingPoints | None = None, aux: Tensor | None = None) -> Normal:
+    def decode(self, z: Tensor, given: SparseGP | None = None, aux: Tensor | None = None) -> Normal:
         """The predictive distribution at z."""
         mean, variance = (given or self.given()).predict(z)
         scale = variance.sqrt().view(-1, *[1] * len(self.shape))

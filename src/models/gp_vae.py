@@ -9,8 +9,8 @@ from torch.distributions import Independent
 
 from src.data.facts import Facts
 from src.data.module import DataModule
+from src.gp.exact import exact_posterior
 from src.gp.kernels import covariance
-from src.gp.latent_gp import exact
 from src.models.gp_prior import GPPriorVAE, Inferred
 from src.models.options import AutoencoderOptions, LearningOptions, LikelihoodOptions, PriorOptions
 from src.models.posterior import gaussian
@@ -57,15 +57,15 @@ class GPVAE(GPPriorVAE):
         """The exact posterior and its KL to the prior; it needs no jitter."""
         at = inputs[rows]  # [G, T, P]
         k = covariance(self.kernel, at, at)
-        q = exact(k, y, weight)
+        q = exact_posterior(k, y, weight)
         mean, variance = q.marginals(k, k.diagonal(dim1=-2, dim2=-1))
         return Inferred(mean, variance, q.kl(y, weight, mean, variance).sum(), 0.0)
 
     def posterior_at(self, inputs: Tensor) -> Independent:
         """The GP given the pseudo-observations of all training data, at inputs [X, P]."""
         at, known = inputs.double(), self.known_inputs.double()
-        q = exact(covariance(self.kernel, known, known), self.known_y, self.known_weight)
-        return gaussian(*q.marginals(covariance(self.kernel, at, known), self.kernel(at, diag=True)))
+        q = exact_posterior(covariance(self.kernel, known, known), self.known_y, self.known_weight)
+        return gaussian(*q.marginals(covariance(self.kernel, known, at), self.kernel(at, diag=True)))
 
     @torch.no_grad()
     def finalise(self, data: DataModule) -> None:

@@ -16,7 +16,7 @@ from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.kernels import covariance
-from src.gp.latent_gp import Sparse, Statistics, factorise, sparse, statistics
+from src.gp.sparse import Statistics, Whitened, optimal_q, prior_factor, statistics
 from src.models.base import Terms
 from src.models.gp_prior import GPPriorVAE, Inferred
 from src.models.likelihoods import Gaussian
@@ -129,13 +129,13 @@ class SVGPVAE(GPPriorVAE):
         chol, jitter = self.factor()
         k_bm, k_bb = self.covariance(inputs)[rows], self.kernel(inputs, diag=True)[rows]
         scale = 1.0 if self.aux.grouped else self.num_data / len(inputs)
-        q = sparse(chol, statistics(chol, k_bm, y, weight), scale, y.dtype)
-        mean, variance = q.marginals(k_bm, k_bb)
+        q = optimal_q(statistics(chol, k_bm.mT, y, weight), scale, y.dtype)
+        mean, variance = q.marginals(chol, k_bm.mT, k_bb)
         return Inferred(mean, variance, q.kl().sum() / scale, jitter)
 
     def factor(self) -> tuple[Tensor, float]:
         """The Cholesky factor of K_mm, and the jitter it took."""
-        return factorise(self.covariance(self.inducing.double()))
+        return prior_factor(self.kernel, self.inducing)
 
     def covariance(self, inputs: Tensor) -> Tensor:
         """The kernel [X, M] between inputs and inducing points, in float64."""
@@ -144,8 +144,8 @@ class SVGPVAE(GPPriorVAE):
     def posterior_at(self, inputs: Tensor) -> Independent:
         """q_S given all training data, at inputs [X, P]."""
         at = inputs.double()
-        q = Sparse(self.factor()[0], self.known_mean, self.known_root)
-        return gaussian(*q.marginals(self.covariance(at), self.kernel(at, diag=True)))
+        q = Whitened(self.known_mean.mT, self.known_root.mT)
+        return gaussian(*q.marginals(self.factor()[0], self.covariance(at).mT, self.kernel(at, diag=True)))
 
     @torch.no_grad()
     def finalise(self, data: DataModule) -> None:
@@ -155,12 +155,12 @@ class SVGPVAE(GPPriorVAE):
         chol, _ = self.factor()
         chunks = [self.chunk_statistics(chol, chunk.to(self.device)) for chunk in data.train.chunks(1000)]
         total = Statistics(*(torch.stack(parts).sum(0) for parts in zip(*chunks, strict=True)))
-        q = sparse(chol, total, 1.0, self.data_mean.dtype)
-        self.known_mean.copy_(q.mean)
-        self.known_root.copy_(q.root)
+        q = optimal_q(total, 1.0, self.data_mean.dtype)
+        self.known_mean.copy_(q.mean.mT)
+        self.known_root.copy_(q.scale.mT)
 
     def chunk_statistics(self, chol: Tensor, batch: Batch) -> Statistics:
         """What the inducing points learn from some of the training data."""
         x = self.as_float(batch.x)
         pseudo, inputs = self.latents(x), self.aux(x, batch.aux)
-        return statistics(chol, self.covariance(inputs.double()), pseudo.mean, 1 / pseudo.variance)
+        return statistics(chol, self.covariance(inputs.double()).mT, pseudo.mean, 1 / pseudo.variance)

@@ -33,7 +33,7 @@ def test_it_is_the_sum(width: float, stretch: float) -> None:
 
 
 def test_gradients_are_those_of_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK", 1000)
+    monkeypatch.setattr(module, "GRID_BLOCK", 1000)
     variables = [*bumps(0, 1.5), 1.5 * normal(2, 100, 2)]
     mean, precision, points = (variable.requires_grad_() for variable in variables)
     weights = normal(3, 100)

@@ -184,7 +184,7 @@ def gaussian_of(kind: Kind, mean: Tensor, spread: Tensor) -> Gaussian:
 @DIMS
 def test_gradients(form: Kind, latent_dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By finite differences, in blocks that do not divide the number of pairs."""
-    monkeypatch.setattr(psi, "BLOCK", 4 * B)
+    monkeypatch.setattr(psi, "PAIR_BLOCK", 4 * B)
     kernel = rbf(latent_dim)
     names = [f"kernel.{name}" for name, _ in kernel.named_parameters()]
 
@@ -209,7 +209,7 @@ class Statistics(torch.nn.Module):
 @FORMS
 def test_the_energy_is_the_trace_with_psi2_and_so_is_its_gradient(form: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks that do not divide the number of pairs."""
-    monkeypatch.setattr(psi, "BLOCK", 4 * B)
+    monkeypatch.setattr(psi, "PAIR_BLOCK", 4 * B)
     kernel, weight = rbf(2), normal(4, M, M)
     variables = [normal(0, B, 2), normal(1, B, spread_size(form, 2)), normal(3, M, 2), weight + weight.mT]
     mean, spread, inducing, weight = (variable.requires_grad_() for variable in variables)
@@ -246,7 +246,7 @@ def test_blocks_change_nothing(form: str, monkeypatch: pytest.MonkeyPatch) -> No
     weights = normal(4, M, M)
     results = []
     for block in (1, 4 * B, 10**6):
-        monkeypatch.setattr(psi, "BLOCK", block)
+        monkeypatch.setattr(psi, "PAIR_BLOCK", block)
         psi2 = closed_form(rbf(2), q, inducing).psi2
         results.append((psi2.detach(), *torch.autograd.grad((weights * psi2).sum(), inducing)))
     torch.testing.assert_close(results[0], results[2])

@@ -1,4 +1,4 @@
-"""The inducing-point bounds, each tied to something exact or to another derivation."""
+"""The bounds of sparse GPs, each tied to something exact or to another derivation."""
 
 import math
 from dataclasses import dataclass
@@ -17,17 +17,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from src.gp import active_set, psi
 from src.gp.active_set import log_marginal
-from src.gp.inducing import (
-    Whitened,
-    collapsed_bound,
-    condition,
-    optimal,
-    prior_covariance,
-    project,
-    uncollapsed_bound,
-)
+from src.gp.bounds import collapsed_bound, optimal_q_of_bound, project, uncollapsed_bound
 from src.gp.kernels import covariance
 from src.gp.psi import Psi, closed_form, lazy_closed_form, sampled
+from src.gp.sparse import Whitened, make_sparse_gp, prior_covariance
 
 N, D, Q, M = 12, 4, 2, 5
 NOISE = torch.tensor(0.05, dtype=torch.float64)
@@ -84,7 +77,7 @@ def random_q(seed: int, num_inducing: int = M) -> Whitened:
     generator = torch.Generator().manual_seed(seed)
     mean = torch.randn(num_inducing, D, dtype=torch.float64, generator=generator)
     scale = 0.3 * torch.randn(num_inducing, num_inducing, dtype=torch.float64, generator=generator)
-    return Whitened(mean, scale.tril(-1) + scale.diagonal().exp().diag_embed())
+    return Whitened(mean, (scale.tril(-1) + scale.diagonal().exp().diag_embed()).unsqueeze(0))
 
 
 def value(x: Tensor, psi: Psi, k_mm: Tensor, q: Whitened, num_data: int = N) -> Tensor:
@@ -143,9 +136,9 @@ def test_it_is_below_the_marginal_likelihood(seed: int, num_inducing: int, jitte
 
 def test_at_the_optimal_q_both_bounds_are_equal(problem: Problem) -> None:
     given = (problem.x, problem.psi(), problem.k_mm())
-    q = optimal(*given, NOISE)
+    q = optimal_q_of_bound(*given, NOISE)
     torch.testing.assert_close(value(*given, q), collapsed_bound(*given, NOISE)[0], rtol=1e-10, atol=0)
-    assert (q.scale.triu(1) == 0).all() and (q.scale.diagonal() > 0).all()
+    assert (q.scale.triu(1) == 0).all() and (q.scale.diagonal(dim1=-2, dim2=-1) > 0).all()
 
 
 @settings(deadline=None, max_examples=30)
@@ -154,7 +147,7 @@ def test_no_other_q_is_above_the_collapsed_bound(seed: int, variance: float, ste
     """Random q(v), far from the optimum and close to it."""
     problem = random_problem(seed, M, variance)
     given = (problem.x, problem.psi(), prior_covariance(problem.kernel, problem.inducing))
-    best, other = optimal(*given, NOISE), random_q(seed)
+    best, other = optimal_q_of_bound(*given, NOISE), random_q(seed)
     q = Whitened(*((1 - step) * a + step * b for a, b in zip(best, other, strict=True)))
     assert value(*given, q) < collapsed_bound(*given, NOISE)[0]
 
@@ -162,11 +155,11 @@ def test_no_other_q_is_above_the_collapsed_bound(seed: int, variance: float, ste
 def test_the_optimal_q_of_u_by_explicit_inverses(problem: Problem) -> None:
     """Bui & Turner, Eq. 7."""
     psi, k_mm = problem.psi(), prior_covariance(problem.kernel, problem.inducing)
-    q = optimal(problem.x, psi, k_mm, NOISE)
-    mean, cov = condition(problem.inducing, problem.kernel, NOISE, q).values()
+    q = optimal_q_of_bound(problem.x, psi, k_mm, NOISE)
+    mean, cov = q.values(torch.linalg.cholesky(k_mm))
     inverse = torch.linalg.inv(k_mm)
     expected = torch.linalg.inv(inverse + inverse @ psi.psi2 @ inverse / NOISE)
-    torch.testing.assert_close(cov, expected)
+    torch.testing.assert_close(cov.squeeze(0), expected)
     torch.testing.assert_close(mean, expected @ inverse @ psi.psi1.mT @ problem.x / NOISE)
 
 
@@ -176,7 +169,7 @@ def test_the_uncollapsed_bound_by_explicit_expectations(problem: Problem) -> Non
     k_mm = problem.k_mm().detach()
     bound = uncollapsed_bound(problem.x, problem.psi(), k_mm, NOISE, q, N)
     chol = torch.linalg.cholesky(k_mm)
-    u_mean, u_scale = chol @ q.mean, chol @ q.scale
+    u_mean, u_scale = chol @ q.mean, chol @ q.scale.squeeze(0)
     weights = torch.linalg.solve(k_mm, covariance(problem.kernel, problem.inducing, problem.mean))  # [M, N]
     unexplained = problem.kernel(problem.mean, diag=True) - (weights * (k_mm @ weights)).sum(0)
     variance = unexplained + (weights * (u_scale @ u_scale.mT @ weights)).sum(0)
@@ -184,6 +177,16 @@ def test_the_uncollapsed_bound_by_explicit_expectations(problem: Problem) -> Non
     prior = MultivariateNormal(torch.zeros(M, dtype=torch.float64), k_mm)
     kl = kl_divergence(MultivariateNormal(u_mean.mT, scale_tril=u_scale), prior).sum()
     torch.testing.assert_close((bound.likelihood, bound.kl), (log_density.sum(), kl))
+
+
+def test_a_covariance_per_output_is_as_many_bounds_of_one_output(problem: Problem) -> None:
+    q, statistics, k_mm = random_q(0), problem.psi(), problem.k_mm()
+    scale = torch.cat([random_q(seed).scale for seed in range(D)])
+    together = value(problem.x, statistics, k_mm, Whitened(q.mean, scale))
+    alone = [value(problem.x[:, [d]], statistics, k_mm, Whitened(q.mean[:, [d]], scale[d : d + 1])) for d in range(D)]
+    torch.testing.assert_close(together, torch.stack(alone).sum())
+    copies = Whitened(q.mean, q.scale.repeat(D, 1, 1))
+    torch.testing.assert_close(value(problem.x, statistics, k_mm, copies), value(problem.x, statistics, k_mm, q))
 
 
 def test_batches_weigh_the_points_so_that_their_mean_is_the_full_objective(problem: Problem) -> None:
@@ -212,26 +215,12 @@ def test_samples_keep_the_uncollapsed_bound_unbiased(problem: Problem) -> None:
 
 def test_predictions_of_all_inputs_inducing_are_the_exact_ones(problem: Problem) -> None:
     problem.variance, problem.inducing = torch.zeros_like(problem.variance), problem.mean
-    q = optimal(problem.x, problem.psi(), prior_covariance(problem.kernel, problem.mean), NOISE)
+    q = optimal_q_of_bound(problem.x, problem.psi(), prior_covariance(problem.kernel, problem.mean), NOISE)
     z = table(3, Q, 0.9)
     exact = active_set.condition(problem.x, problem.mean, problem.kernel, NOISE).predict(z)
     torch.testing.assert_close(
-        condition(problem.mean, problem.kernel, NOISE, q).predict(z), exact, rtol=1e-4, atol=1e-5
+        make_sparse_gp(problem.mean, problem.kernel, NOISE, q).predict(z), exact, rtol=1e-4, atol=1e-5
     )
-
-
-def test_predictions_by_explicit_inverses(problem: Problem) -> None:
-    """Any q(v): mean k_zM K_MM^-1 L m, variance k_zz + noise - k_zM K_MM^-1 (K_MM - L C C^T L^T) K_MM^-1 k_Mz."""
-    q, z = random_q(0), table(3, Q, 0.9)
-    mean, variance = condition(problem.inducing, problem.kernel, NOISE, q).predict(z)
-    k_mm = prior_covariance(problem.kernel, problem.inducing)
-    chol, weights = (
-        torch.linalg.cholesky(k_mm),
-        covariance(problem.kernel, z, problem.inducing) @ torch.linalg.inv(k_mm),
-    )
-    missing = k_mm - chol @ q.scale @ q.scale.mT @ chol.mT
-    torch.testing.assert_close(mean, weights @ chol @ q.mean)
-    torch.testing.assert_close(variance, 1.3 + NOISE - (weights @ missing @ weights.mT).diagonal())
 
 
 # GPy 1.15.0: BayesianGPLVM(x, Q, X=mean, X_variance=variance, Z=inducing, kernel=RBF(Q, 1.3, [0.8, 1.4], ARD=True)) and
@@ -257,9 +246,9 @@ def test_gpy_has_the_same_numbers(problem: Problem) -> None:
     q = Independent(Normal(problem.mean, problem.variance.sqrt()), 1)
     prior = Independent(Normal(torch.zeros_like(problem.mean), 1.0), 1)
     assert kl_divergence(q, prior).sum().item() == pytest.approx(GPY_KL, rel=1e-12)
-    mean, variance = condition(problem.inducing, problem.kernel, NOISE, optimal(problem.x, psi, k_mm, NOISE)).predict(
-        table(3, Q, 0.9)
-    )
+    mean, variance = make_sparse_gp(
+        problem.inducing, problem.kernel, NOISE, optimal_q_of_bound(problem.x, psi, k_mm, NOISE)
+    ).predict(table(3, Q, 0.9))
     assert mean[0].tolist() == pytest.approx(GPY_MEAN, rel=1e-6)
     assert variance.tolist() == pytest.approx(GPY_VARIANCE, rel=1e-6)
     problem.variance = torch.zeros_like(problem.variance)
@@ -322,7 +311,7 @@ def test_cholesky_factors_are_few(problem: Problem, monkeypatch: pytest.MonkeyPa
     assert calls == [(M, M)]
     collapsed_bound(problem.x, psi, k_mm, NOISE)
     assert calls == 3 * [(M, M)]
-    given = condition(problem.inducing, problem.kernel, NOISE, q)
+    given = make_sparse_gp(problem.inducing, problem.kernel, NOISE, q)
     assert calls == 4 * [(M, M)]
     given.predict(problem.mean)
     assert len(calls) == 4
@@ -346,11 +335,11 @@ class Largest(TorchDispatchMode):
 def test_nothing_large_is_made_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """No N x N, B x M x M or B x M x D array, forward or backward, and of the D-sized ones only M x D in float64."""
     num_data, num_outputs, num_inducing = 200, 60, 40
-    monkeypatch.setattr(psi, "BLOCK", 5000)
+    monkeypatch.setattr(psi, "PAIR_BLOCK", 5000)
     problem = realistic(torch.float32, num_data, num_outputs)
     problem.inducing = problem.inducing[:num_inducing].requires_grad_()
     q = Whitened(
-        torch.zeros(num_inducing, num_outputs, requires_grad=True), torch.eye(num_inducing, requires_grad=True)
+        torch.zeros(num_inducing, num_outputs, requires_grad=True), torch.eye(num_inducing)[None].requires_grad_()
     )
     noise = torch.tensor(0.01)
     with Largest() as largest:
@@ -377,11 +366,11 @@ def test_float32_agrees_with_float64_on_a_realistic_problem() -> None:
         problem, noise = realistic(dtype), torch.tensor(0.01, dtype=dtype)
         problem.inducing.requires_grad_()
         given = (problem.x, problem.psi(), prior_covariance(problem.kernel, problem.inducing), noise)
-        q = Whitened(*(tensor.detach() for tensor in optimal(*given)))
+        q = Whitened(*(tensor.detach() for tensor in optimal_q_of_bound(*given)))
         bound = uncollapsed_bound(*given, q, 60_000)
         collapsed, jitter = collapsed_bound(*given)
         (gradient,) = torch.autograd.grad(collapsed, problem.inducing)
-        prediction = condition(problem.inducing, problem.kernel, noise, q).predict(problem.mean)
+        prediction = make_sparse_gp(problem.inducing, problem.kernel, noise, q).predict(problem.mean)
         results[dtype] = (torch.stack([bound.likelihood, bound.kl, collapsed]), gradient, *prediction)
         assert jitter == bound.jitter == 0
         assert all(result.dtype == dtype for result in (*results[dtype], *q))
@@ -397,7 +386,7 @@ def test_statistics_computed_on_demand_change_nothing(dtype: torch.dtype) -> Non
     problem, noise = realistic(dtype), torch.tensor(0.01, dtype=dtype)
     q_z = Independent(Normal(problem.mean, problem.variance.sqrt(), validate_args=False), 1, validate_args=False)
     inducing = problem.inducing.requires_grad_()
-    q = optimal(problem.x, problem.psi(), prior_covariance(problem.kernel, inducing), noise)
+    q = optimal_q_of_bound(problem.x, problem.psi(), prior_covariance(problem.kernel, inducing), noise)
     q = Whitened(*(tensor.detach() for tensor in q))
     results = []
     for make in (lazy_closed_form, closed_form):
@@ -416,7 +405,7 @@ def test_float32_survives_near_duplicates_and_little_noise(lengthscale: float) -
     problem.inducing = torch.cat([problem.inducing[:50], near]).requires_grad_()
     problem.kernel.base_kernel.lengthscale = lengthscale
     noise, variance = torch.tensor(1e-4, requires_grad=True), problem.variance.requires_grad_()
-    q = Whitened(torch.zeros(100, 100, requires_grad=True), torch.eye(100, requires_grad=True))
+    q = Whitened(torch.zeros(100, 100, requires_grad=True), torch.eye(100)[None].requires_grad_())
     statistics, k_mm = problem.psi(), prior_covariance(problem.kernel, problem.inducing)
     collapsed, jitter = collapsed_bound(problem.x, statistics, k_mm, noise)
     bound = uncollapsed_bound(problem.x, statistics, k_mm, noise, q, 60_000)
@@ -463,7 +452,7 @@ def test_runs_on_the_meta_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "equal", lambda a, b: a.shape == b.shape)
     with torch.device("meta"):
         x, mean, inducing = torch.empty(N, D), torch.empty(N, Q), torch.empty(M, Q, requires_grad=True)
-        q, noise = Whitened(torch.empty(M, D, requires_grad=True), torch.eye(M)), torch.empty(1)
+        q, noise = Whitened(torch.empty(M, D, requires_grad=True), torch.eye(M)[None]), torch.empty(1)
     kernel = ScaleKernel(MaternKernel()).to("meta")
     statistics, k_mm = sampled(kernel, mean[None], inducing), prior_covariance(kernel, inducing)
     bound = uncollapsed_bound(x, statistics, k_mm, noise, q, 100)
@@ -471,5 +460,5 @@ def test_runs_on_the_meta_device(monkeypatch: pytest.MonkeyPatch) -> None:
     (bound.likelihood - bound.kl + collapsed).backward()
     assert inducing.grad is not None and inducing.grad.device.type == "meta"
     assert collapsed.shape == bound.likelihood.shape == bound.kl.shape == ()
-    predicted = condition(inducing, kernel, noise, optimal(x, statistics, k_mm, noise)).predict(mean)
+    predicted = make_sparse_gp(inducing, kernel, noise, optimal_q_of_bound(x, statistics, k_mm, noise)).predict(mean)
     assert [tuple(tensor.shape) for tensor in predicted] == [(N, D), (N,)]
