@@ -1,0 +1,71 @@
+"""Mistakes planted in src/gp; the first ones are those of published code."""
+
+from tests.planting import Mistake
+
+ACTIVE_SET = ("src/gp/active_set.py", "tests/gp/test_active_set.py")
+EVIDENCE = ("src/gp/evidence.py", "tests/gp/test_evidence.py")
+SPARSE = ("src/gp/sparse.py", "tests/gp/test_sparse.py")
+BOUNDS = ("src/gp/bounds.py", "tests/gp/test_bounds.py")
+EXACT = ("src/gp/exact.py", "tests/gp/test_exact.py")
+KERNELS = ("src/gp/kernels.py", "tests/gp/test_kernels.py")
+PSI = ("src/gp/psi.py", "tests/gp/test_psi.py")
+LINALG = ("src/gp/linalg.py", "tests/gp/test_linalg.py")
+
+MISTAKES = [
+    Mistake(name, source, old, new, test)
+    for (source, test), mistakes in {
+        ACTIVE_SET: {
+            "the square of the mean": (
+                "torch.linalg.vector_norm(error, dim=1).square()",
+                "(x_rest - (projection.mT @ whitened).square()).sum(-1)",
+            ),
+            "R / N": ("(num_data - active_size) / (len(x) - active_size)", "(len(x) - active_size) / num_data"),
+            "no log 2 pi in the rest": ("(variance.log() + LOG_2PI)", "variance.log()"),
+            "sd for variance in the density": ("+ squared_error / variance)", "+ squared_error / variance.sqrt())"),
+            "sd for variance in the log": ("variance.log()", "variance.sqrt().log()"),
+            "no noise in the variance of the rest": ("k_rr + noise - projection", "k_rr - projection"),
+            "no noise in the predictive variance": (" + self.noise - projection", " - projection"),
+            "half the log-determinant": ("2 * chol.diagonal()", "chol.diagonal()"),
+            "N for N - A": ("(num_data - active_size)", "num_data"),
+            "no weight in the random-size form": ("len(x) / rest_size * rest", "rest"),
+            "the mean's share of K_AA once": ("through_mean, alpha=2", "through_mean, alpha=1"),
+            "the variance's share of K_AA twice": ("torch.add(through_variance,", "torch.add(2 * through_variance,"),
+            "half of K_AR": (".mul_(-2)", ".mul_(-1)"),
+            "another sign in K_AR": (".mul_(-2)", ".mul_(2)"),
+            "no D in the derivative in v": ("squared_error / variance - ctx.num_outputs", "squared_error / variance"),
+            "no D K^-1": ("add_diagonal(whitened_gram, -ctx.num_outputs)", "whitened_gram"),
+            "no noise of the rest in its gradient": ("by_k_aa.trace() + by_variance.sum()", "by_k_aa.trace()"),
+        },
+        EVIDENCE: {
+            "Q for D": ("num_outputs * log_det", "2 * log_det"),
+            "no log 2 pi": (" + num_points * num_outputs * LOG_2PI", ""),
+            "no D in the gradient": ("beta=-alpha.shape[1]", "beta=-1"),
+            "blocks forget earlier ones": ("for earlier in done:", "for earlier in done[:1]:"),
+        },
+        SPARSE: {
+            "the KL counts one output": ("mean.shape[-1] // num_scales * spread", "spread"),
+            "the KL without its log-determinant": (" - num_scales * size - log_det", " - num_scales * size"),
+            "the transposed factor": ("self.scale.double().mT, projection", "self.scale.double(), projection"),
+            "a batch counts once": ("identity + repeats * data.precision", "identity + data.precision"),
+            "weights forgotten in the shift": ("projection @ (weight * y)", "projection @ y.double()"),
+            "no noise in the prediction": ("diag=True) + self.noise", "diag=True)"),
+        },
+        BOUNDS: {
+            "no trace term": (" + x.shape[-1] * projected.unexplained", ""),
+            "the batch counts as everything": ("num_data / len(x) * likelihood", "likelihood"),
+            "one output's spread": ("q.mean.shape[-1] // num_scales * spread", "spread"),
+            "no log-determinant": (" + log_det + error / noise", " + error / noise"),
+        },
+        EXACT: {
+            "half the squares": ("log_det + 0.5 * self.whitened", "log_det + 0.25 * self.whitened"),
+            "no variance in the expectation": ("(y - mean).square() + variance", "(y - mean).square()"),
+            "weights for their roots": ("weight.double().sqrt().mT", "weight.double().mT"),
+        },
+        KERNELS: {
+            "no centring": ("z1.detach().mean(0)", "0 * z1.detach().mean(0)"),
+            "twice the exponent": ("-0.5 * points.square()", "-1.0 * points.square()"),
+            "the angle itself for half of it": ("(difference / 2).sin()", "difference.sin()"),
+        },
+    }.items()
+    for name, (old, new) in mistakes.items()
+]

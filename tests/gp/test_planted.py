@@ -1,0 +1,11 @@
+"""Mistakes planted in src/gp are found by the mirrored test files."""
+
+import pytest
+
+from tests.gp.planted import MISTAKES
+from tests.planting import FOUND, Mistake, outcome
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
+    assert outcome(mistake) == FOUND
