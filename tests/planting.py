@@ -1,10 +1,9 @@
 """Planted mistakes: a source file with one mistake in it, and the mirrored test file that must find it.
 
-Each room's `planted.py` lists its mistakes. A mistake is tried in a process of its own that has torch loaded but nothing
-of `src`: an import hook gives it the source file with the mistake, and pytest runs the one test file.
+Each room's `planted.py` lists its mistakes. A mistake is tried in a process of its own that has torch loaded but
+nothing of `src`: an import hook gives it the source file with the mistake, and pytest runs the one test file.
 """
 
-import multiprocessing
 import os
 import sys
 from collections.abc import Sequence
@@ -13,10 +12,11 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from tests.processes import exit_code
 
 ROOT = Path(__file__).parents[1]
-PRELOADED = ["torch", "gpytorch", "pytorch_lightning", "hydra", "scipy.stats", "sklearn.decomposition", "hypothesis"]
 SECONDS = 120  # the longest that a test file may take to find a mistake
 FOUND = 1  # pytest's exit code if a test failed
 
@@ -71,24 +71,11 @@ def try_mistake(mistake: Mistake) -> None:
     """In a process of its own: run the test file on the source with the mistake, and exit with pytest's code."""
     import pytest
 
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
     sys.meta_path.insert(0, PlantedFinder(mistake))
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     os._exit(int(pytest.main([*options, str(ROOT / mistake.test)])))
 
 
 def outcome(mistake: Mistake) -> int | None:
     """Pytest's exit code on the source with the mistake: 1 if a test failed; None if it took too long."""
-    processes: Any = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(PRELOADED)
-    process = processes.Process(target=try_mistake, args=(mistake,))
-    process.start()
-    process.join(SECONDS)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        return None
-    code: int | None = process.exitcode
-    return code
+    return exit_code(try_mistake, mistake, seconds=SECONDS)

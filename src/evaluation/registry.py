@@ -79,6 +79,8 @@ def draw(subject: Subject, folder: Path) -> None:
 def keep(subject: Subject, path: Path) -> None:
     """The arrays of all tasks that fit, in one small file for the report."""
     arrays = {name: array for task in fitting(subject) for name, array in task.artifacts(subject).items()}
+    if not arrays:
+        return
     with whole(path) as unfinished:
         np.savez_compressed(unfinished, **arrays)  # type: ignore[arg-type]  # names are not its other argument
 

@@ -7,7 +7,7 @@ logits in the last dimension. A mask is True where a value was observed; other v
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,15 +18,21 @@ from torch import distributions as D
 from src.data.facts import Facts
 from src.runs.errors import UserError
 
-Name = Literal["gaussian", "bernoulli", "categorical"]
 NODES = 32  # of the Gauss-Hermite quadrature: exact to 1e-8 for logits with an sd up to 3
 SAMPLES = 256  # of f, for likelihoods of several logits, which have no closed form
 
 
 class Likelihood(nn.Module, ABC):
-    """p(x | f). `score` names the metric of its log density: reals and bits never share one."""
+    """p(x | f). Its `name` is that in configs; `score` names the metric of its log density.
 
+    Reals and bits never share a score. `noise` is what a likelihood with noise starts from; others leave it alone.
+    """
+
+    name: ClassVar[str]
     score: ClassVar[str]
+
+    def __init__(self, noise: float | None = None) -> None:
+        super().__init__()
 
     @abstractmethod
     def given(self, f: Tensor) -> D.Distribution:
@@ -51,6 +57,7 @@ class Likelihood(nn.Module, ABC):
 class Gaussian(Likelihood):
     """x = f + noise, with one variance for all values, learned or fixed."""
 
+    name = "gaussian"
     score = "nlpd"
 
     def __init__(self, noise: float = 0.1, learned: bool = True) -> None:
@@ -81,6 +88,7 @@ class Gaussian(Likelihood):
 class Bernoulli(Likelihood):
     """Bits: x is 1 with probability sigmoid(f)."""
 
+    name = "bernoulli"
     score = "nlp"
 
     def given(self, f: Tensor) -> D.Bernoulli:
@@ -105,6 +113,7 @@ class Bernoulli(Likelihood):
 class Categorical(Likelihood):
     """One of P classes with probabilities softmax(f), f [..., P]; x are class ids [...]."""
 
+    name = "categorical"
     score = "nlp"
 
     def given(self, f: Tensor) -> D.Categorical:
@@ -121,11 +130,12 @@ class Categorical(Likelihood):
         return masked(chosen - samples_of(mean, variance).logsumexp(-1).mean(0), mask)
 
 
-def likelihood_of(name: Name, noise: float) -> Likelihood:
+def likelihood_of(name: str, noise: float) -> Likelihood:
     """A likelihood by its name in a config."""
-    if name not in ("gaussian", "bernoulli", "categorical"):
-        raise UserError(f"model.likelihood={name} must be gaussian, bernoulli or categorical")
-    return Gaussian(noise) if name == "gaussian" else Bernoulli() if name == "bernoulli" else Categorical()
+    known = {kind.name: kind for kind in Likelihood.__subclasses__()}
+    if name not in known:
+        raise UserError(f"model.likelihood={name} is none of {', '.join(known)}")
+    return known[name](noise)
 
 
 def masked_log_prob(p: D.Distribution, x: Tensor, mask: Tensor | None) -> Tensor:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast, get_type_hints
 
-from src.models.likelihoods import Name
 from src.models.posterior import Kind
 from src.runs.errors import UserError
 from src.runs.specs import Spec
@@ -61,7 +60,7 @@ class PriorOptions:
 class LikelihoodOptions:
     """p(x | f): its kind, and the noise variance that a Gaussian starts from."""
 
-    likelihood: Name = "gaussian"
+    likelihood: str = "gaussian"
     noise: float = 0.1
 
 
