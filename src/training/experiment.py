@@ -14,7 +14,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from hydra.utils import get_class
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.profilers import PassThroughProfiler
@@ -25,9 +24,10 @@ from src.evaluation import explorer
 from src.evaluation.evidence import check_evidence
 from src.evaluation.metrics import evaluate, latent_means, metrics_table
 from src.models.base import Decoder
-from src.runs import record as runs
+from src.runs import files, identity, record
+from src.runs.aliases import find_class
 from src.runs.errors import UserError
-from src.runs.record import Config
+from src.runs.identity import Config
 from src.runs.specs import make
 from src.training import cluster
 from src.training.callbacks import Checkpoints, History, Progress, written_by_first
@@ -39,33 +39,33 @@ logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # its notes on
 def run(config: Config, model_name: str, dataset_name: str) -> dict[str, float]:
     """Train, evaluate and record; a finished run is shown, not done again. Nothing is written before all fits."""
     outputs = Path(config["paths"]["outputs"])
-    folder = outputs / runs.folder_name(config, model_name, dataset_name)
-    if runs.status(folder) == "done" and not config["rerun"]:
+    folder = outputs / identity.folder_name(config, model_name, dataset_name)
+    if record.status(folder) == "done" and not config["rerun"]:
         print(f"This run is finished (rerun=true does it again).\n{summary(folder)}")
-        return runs.read_json(folder / "metrics.json")
-    runs.check_writable(outputs)
+        return files.read_json(folder / "metrics.json")
+    record.check_writable(outputs)
     seed_everything(config["seed"], verbose=False)
     data = make_data(config)
     model = make_model(config, data)
     check_evidence(model, data, **config["evaluation"])
     history = History(folder / "history.csv")
-    tags = [dataset_name, *runs.active_set(config)]
-    about = About(folder.name, runs.fingerprint(config), config["group"], model_name, tags, config)
+    tags = [dataset_name, *identity.active_set(config)]
+    about = About(folder.name, identity.fingerprint(config), config["group"], model_name, tags, config)
     boards = Dashboards(config["logger"], history, folder, about, lambda: draw_now(model, data, folder / "figures"))
     trainer = make_trainer(config, history, folder, boards)
     if not trainer.is_global_zero:  # of several processes the first keeps the record
         fit(trainer, model, data, folder)
         return {}
-    runs.make_way(folder)
-    with runs.recorded(folder, config), boards:
+    record.make_way(folder)
+    with record.keep(folder, config), boards:
         fit(trainer, model, data, folder)
         z = latent_means(model, data.test, seen=False)
         metrics = {**evaluate(model, data, z, seed=config["seed"], **config["evaluation"]), **cost(history)}
         draw_figures(model, data, z, folder / "figures")
         explorer.write(model, data, z, folder / "explorer.npz")
-        runs.write_json(folder / "metrics.json", metrics)
+        files.write_json(folder / "metrics.json", metrics)
         boards.finish(metrics)
-    runs.forget_checkpoints(folder)
+    record.forget_checkpoints(folder)
     print(summary(folder))
     return metrics
 
@@ -92,7 +92,7 @@ def make_trainer(config: Config, history: History, folder: Path, *callbacks: Cal
     options = {"logger": False, "use_distributed_sampler": False, "plugins": [cluster.environment()]}
     spec.setdefault("profiler", Unprofiled())
     trainer: Trainer = make(spec, callbacks=[history, *bar, *callbacks, checkpoints], **options)
-    if trainer.world_size > 1 and runs.HOME in os.environ and not cluster.starts_processes():
+    if trainer.world_size > 1 and record.HOME in os.environ and not cluster.starts_processes():
         raise UserError(
             "a sweep cannot divide a run among several processes here, since Lightning starts each with the whole "
             "command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
@@ -131,30 +131,30 @@ def fit(trainer: Trainer, model: Decoder, data: DataModule, folder: Path) -> Non
 @contextmanager
 def stops_at_a_checkpoint() -> Iterator[None]:
     """Leave SIGTERM to Lightning, which notes it, so that `Checkpoints` can stop the training after a step."""
-    ours = signal.getsignal(signal.SIGTERM) == runs.end_process
+    ours = signal.getsignal(signal.SIGTERM) == record.end_process
     if ours:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         yield
     finally:
         if ours:
-            signal.signal(signal.SIGTERM, runs.end_process)
+            signal.signal(signal.SIGTERM, record.end_process)
 
 
 def newest_intact(folder: Path) -> Path | None:
     """The checkpoint to go on from: the last one, or the one before where the last is damaged or missing."""
-    for path in (folder / name for name in runs.CHECKPOINTS if (folder / name).exists()):
+    for path in (folder / name for name in record.CHECKPOINTS if (folder / name).exists()):
         try:
             torch.load(path, map_location="cpu", weights_only=True)
             return path
         except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
-            runs.log(folder, f"{path.name} is damaged and left out: {error}")
+            record.log(folder, f"{path.name} is damaged and left out: {error}")
     return None
 
 
 def load_model(config: Config, folder: Path) -> Decoder:
     """The trained model of a run, from its checkpoint alone."""
-    model_class: type[Decoder] = get_class(config["model"]["_target_"])
+    model_class: type[Decoder] = find_class(config["model"]["_target_"])
     return model_class.load_from_checkpoint(folder / "model.ckpt", map_location="cpu", weights_only=True).eval()
 
 
@@ -211,7 +211,7 @@ def draw_figures(model: Decoder, data: DataModule, z: torch.Tensor, folder: Path
 def summary(folder: Path) -> str:
     """The metrics of a finished run as a table, beside the published ones, and where everything is."""
     values, notes = published(folder)
-    table = "\n".join([metrics_table(runs.read_json(folder / "metrics.json"), values), *notes])
+    table = "\n".join([metrics_table(files.read_json(folder / "metrics.json"), values), *notes])
     return f"\n{table}\n\nrun folder: {folder}\nlatent map: {folder / 'figures' / 'latent_map.png'}"
 
 
