@@ -51,16 +51,15 @@ def report_errors(action: Callable[[], T]) -> T:
 @contextmanager
 def config_loader() -> Iterator[ConfigLoader]:
     """Hydra's loader of our configs. Buys: one loader for hundreds of compositions, inside a Hydra run too."""
-    hydra = GlobalHydra.instance()
-    before = hydra.hydra
-    hydra.clear()
+    before = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
     try:
         with initialize_config_module("conf", version_base="1.3", job_name="train"):
-            loader = hydra.config_loader()
+            loader = GlobalHydra.instance().config_loader()
             assert isinstance(loader, ConfigLoader)
             yield loader
     finally:
-        hydra.hydra = before
+        GlobalHydra.instance().hydra = before
 
 
 @cache

@@ -10,11 +10,12 @@ import numpy as np
 import yaml
 
 from src.runs import identity
+from src.runs.identity import Config
 
 VERSIONS = {"torch": "2.6.0"}
 
 
-def config_of(model: str, dataset: str, seed: int, active_set: int | None, epochs: int, **settings: Any) -> identity.Config:
+def config_of(model: str, dataset: str, seed: int, active_set: int | None, epochs: int, **settings: Any) -> Config:
     """A resolved config with what matters to a report."""
     return {
         "seed": seed,
