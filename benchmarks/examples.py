@@ -8,7 +8,7 @@ import torch
 
 from src.data.module import Batch
 from src.models.base import Decoder
-from src.runs.record import plain
+from src.runs.identity import plain
 from src.runs.specs import make
 
 NUM_DATA, BATCH = 60_000, 1024

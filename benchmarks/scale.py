@@ -15,7 +15,7 @@ from benchmarks.rows import Row, seconds, slower
 from src.data.mnist_million import MNISTMillion
 from src.data.module import Batch
 from src.evaluation.metrics import accuracy_1nn
-from src.runs.record import read_json
+from src.runs.files import read_json
 
 ROOT = Path(os.environ.get("GP_DECODERS_DATA") or "data")
 SMALL, LARGE = 60_000, 1_000_000

@@ -7,21 +7,22 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from src.launch.cli import CONF, heavy
-from src.runs import record as runs
+from src.launch.cli import CONF
+from src.launch.heavy import heavy
+from src.runs import files, identity, record
 from src.runs.errors import NumericalError, UserError
 
-EVALUATION = ("training.experiment", "evaluation.registry", "evaluation.task")  # loads torch
+MODULES = ("src.training.experiment", "src.evaluation.registry", "src.evaluation.task")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Load the run's model, evaluate it on its data, print the metrics and keep them beside the run's own."""
+    """Load the model of a run, evaluate it on its data, print the metrics and store them beside the run's own."""
     parser = argparse.ArgumentParser(prog="python -m src.evaluate", description=__doc__)
     parser.add_argument("folder", type=Path, help="the folder of a finished run")
     parser.add_argument(
         "overrides",
         nargs="*",
-        help="settings that differ from the run's own: evaluation.active_sets=8, evaluation.condition_on=4000, "
+        help="settings to change for this evaluation: evaluation.active_sets=8, evaluation.condition_on=4000, "
         "evaluation.exact_evidence=true, evaluation.evidence_points=10000, dataset.max_test=1000, dataset.root=...",
     )
     options = parser.parse_args(arguments)
@@ -32,31 +33,31 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
-    """The metrics of a run's checkpoint with other settings, kept in `evaluations/`; its record stays as it is."""
-    config = runs.plain(overridden(folder, overrides))
-    experiment, registry, task = (heavy(f"src.{name}") for name in EVALUATION)
+    """Metrics of a run's model with other settings, stored in `evaluations/`; the run's record does not change."""
+    config = identity.plain(overridden(folder, overrides))
+    experiment, registry, task = map(heavy, MODULES)
     data = experiment.make_data(config)
     subject = task.Subject(experiment.load_model(folder), data, config["evaluation"], config["seed"])
     registry.check(subject.model, data, subject.settings)
     metrics: dict[str, float] = registry.scores(subject)
     results = folder / "evaluations"
     results.mkdir(exist_ok=True)
-    path = results / f"{runs.fingerprint(config)}{evidence_suffix(**config['evaluation'])}.json"
-    runs.write_json(path, {"overrides": overrides, "metrics": metrics})
-    print(f"\n{registry.summary(metrics)}\n\nkept in: {path}")
+    path = results / f"{identity.fingerprint(config)}{evidence_suffix(**config['evaluation'])}.json"
+    files.write_json(path, {"overrides": overrides, "metrics": metrics})
+    print(f"\n{registry.summary(metrics)}\n\nstored in: {path}")
     return metrics
 
 
 def evidence_suffix(exact_evidence: bool, evidence_points: int | None, evidence_precision: str, **others: int) -> str:
-    """What the fingerprint does not tell, since it changes no other number."""
+    """Suffix of the file name with the settings of the evidence, which do not count in the fingerprint."""
     return f"-evidence-{evidence_points or 'all'}-{evidence_precision}" if exact_evidence else ""
 
 
 def overridden(folder: Path, overrides: list[str]) -> DictConfig:
-    """The config of a finished run with some of its evaluation's or dataset's values replaced."""
-    if runs.status(folder) != "done":
-        raise UserError(f"{folder} is not the folder of a finished run (status: {runs.status(folder)})")
-    defaults = OmegaConf.load(CONF / "config.yaml")  # a run may be older than a setting
+    """Config of a finished run with some settings of its evaluation or its dataset replaced."""
+    if record.status(folder) != "done":
+        raise UserError(f"{folder} is not the folder of a finished run (status: {record.status(folder)})")
+    defaults = OmegaConf.load(CONF / "config.yaml")  # for runs that are older than a setting
     config = OmegaConf.merge({"evaluation": defaults.evaluation}, OmegaConf.load(folder / "config.yaml"))
     OmegaConf.set_struct(config, True)
     for override in overrides:

@@ -1,4 +1,4 @@
-"""Show a sweep before it starts and while it runs: `python -m src.plan +sweep=table1 [--watch | --cancel]`."""
+"""Show a sweep before it starts or while it runs: `python -m src.plan +sweep=table1 [--watch | --cancel]`."""
 
 import argparse
 import csv
@@ -8,62 +8,68 @@ from collections import Counter
 from statistics import mean
 from typing import Any
 
-from hydra._internal.utils import run_and_report
-
+from src.launch import cells, choices
 from src.launch.cli import with_hints
-from src.launch.sweeps import Cell, cells
-from src.runs import record as runs
+from src.launch.hydra_private import report_errors
+from src.runs import files, record
+from src.runs.request import RunRequest
 
 SIGNS = {"done": "+", "running": ">", "interrupted": "~", "failed": "x", "missing": "."}
 REFRESH = 2  # seconds
 
 
 def main() -> None:
-    """Compose and check every cell, and say how each stands."""
+    """Compose and check every cell, and show its status."""
     parser = argparse.ArgumentParser(
         prog="python -m src.plan",
-        description="Compose every cell of a sweep and show how it stands, before it starts or while it runs.",
+        description="Compose every cell of a sweep and show its status, before the sweep starts or while it runs.",
     )
-    parser.add_argument("overrides", nargs="*", help="the sweep as it is started: +sweep=table1, or model=sas,vae ...")
-    parser.add_argument("--watch", action="store_true", help="keep the table live until every cell is done or failed")
+    parser.add_argument("overrides", nargs="*", help="the sweep, as for src.train: +sweep=table1, or model=sas,vae ...")
+    parser.add_argument("--watch", action="store_true", help="refresh the table until every cell is done or failed")
     parser.add_argument(
-        "--cancel", action="store_true", help="stop its cells that run or wait; they can be continued afterwards"
+        "--cancel", action="store_true", help="stop all cells that run or wait; the same sweep resumes them"
     )
     options = parser.parse_args()
-    every: list[Cell] = run_and_report(lambda: cells(options.overrides))
+    every, remarks = report_errors(lambda: checked(options.overrides))
     if options.cancel:
         cancel(every)
     elif options.watch:
         watch(every)
     else:
-        print(table(every))
+        print("\n".join([table(every), *remarks]))
 
 
-def table(every: list[Cell]) -> str:
-    """A line a cell, and what is left to do."""
+def checked(overrides: list[str]) -> tuple[list[RunRequest], list[str]]:
+    """The cells of a sweep, and what to know about its choices."""
+    sweep = cells.read(overrides)
+    return sweep.cells, [*choices.check_sweep(sweep), *choices.pair_remarks(sweep.cells)]
+
+
+def table(every: list[RunRequest]) -> str:
+    """One line per cell, and what is left to do."""
     states = [cell.status for cell in every]
     lines = [line(cell, state) for cell, state in zip(every, states, strict=True)]
     counts = ", ".join(f"{count} {state}" for state, count in Counter(states).most_common())
     return "\n".join([*lines, "", f"{len(every)} cells: {counts}{time_left(every, states)}"])
 
 
-def line(cell: Cell, state: str) -> str:
-    """How a cell stands: its time, its reason, or how far it is."""
+def line(cell: RunRequest, state: str) -> str:
+    """Status of a cell, with its time, its error or its progress."""
     return f"{SIGNS[state]} {state:<12} {cell.folder.name:<48} {detail(cell, state)}".rstrip()
 
 
-def detail(cell: Cell, state: str) -> str:
-    """What to know of a cell in its state."""
+def detail(cell: RunRequest, state: str) -> str:
+    """What to know about a cell in its state."""
     if state == "missing":
         return ""
-    record = runs.read_json(cell.folder / "record.json")
+    content = files.read_json(cell.folder / "record.json")
     if state == "done":
-        return duration(record["seconds"]) if "seconds" in record else ""
-    where = f"on {record['host']}, process {record['pid']}" if state == "running" else record.get("error", "")
+        return duration(content["seconds"]) if "seconds" in content else ""
+    where = f"on {content['host']}, process {content['pid']}" if state == "running" else content.get("error", "")
     return f"{progress(cell)}  {where}".strip()
 
 
-def progress(cell: Cell) -> str:
+def progress(cell: RunRequest) -> str:
     """The last finished epoch and its values."""
     path = cell.folder / "history.csv"
     rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
@@ -74,8 +80,8 @@ def progress(cell: Cell) -> str:
     return f"epoch {len(rows)}/{cell.config['trainer']['max_epochs']} {values}"
 
 
-def time_left(every: list[Cell], states: list[str]) -> str:
-    """The time that the other cells will take if they are like the finished ones of the same model, or of any."""
+def time_left(every: list[RunRequest], states: list[str]) -> str:
+    """Estimated computing time of the other cells, from the finished ones."""
     done = [cell for cell, state in zip(every, states, strict=True) if state == "done"]
     left = [cell for cell, state in zip(every, states, strict=True) if state != "done"]
     taken = [(cell, seconds(cell)) for cell in done]
@@ -84,36 +90,36 @@ def time_left(every: list[Cell], states: list[str]) -> str:
     return f"; about {duration(sum(expected(cell, taken) for cell in left))} of computing left"
 
 
-def expected(cell: Cell, taken: list[tuple[Cell, float]]) -> float:
-    """The mean time of finished cells: those like it in model and dataset, or in model, or all."""
+def expected(cell: RunRequest, taken: list[tuple[RunRequest, float]]) -> float:
+    """Mean time of the finished cells with the same model and dataset, else the same model, else of all."""
     alike = [[s for other, s in taken if key(other) == key(cell)] for key in (model_and_dataset, model)]
     return mean(next(filter(None, alike), [s for _, s in taken]))
 
 
-def model_and_dataset(cell: Cell) -> Any:
-    """What decides most of a cell's time."""
+def model_and_dataset(cell: RunRequest) -> Any:
+    """The options that decide most of a cell's time."""
     return cell.model, cell.dataset
 
 
-def model(cell: Cell) -> Any:
-    """What decides some of it."""
+def model(cell: RunRequest) -> Any:
+    """The option that decides some of a cell's time."""
     return cell.model
 
 
-def seconds(cell: Cell) -> float:
-    """How long a finished cell took."""
-    return float(runs.read_json(cell.folder / "record.json").get("seconds", 0))
+def seconds(cell: RunRequest) -> float:
+    """Seconds that a finished cell took."""
+    return float(files.read_json(cell.folder / "record.json").get("seconds", 0))
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes or seconds."""
+    """A time in hours, minutes or seconds."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def watch(every: list[Cell]) -> None:
-    """The table, again and again."""
+def watch(every: list[RunRequest]) -> None:
+    """Print the table until every cell is done or failed."""
     clear = "\x1b[H\x1b[J" if sys.stdout.isatty() else ""
     while True:
         print(clear + table(every), flush=True)
@@ -122,13 +128,13 @@ def watch(every: list[Cell]) -> None:
         time.sleep(REFRESH)
 
 
-def cancel(every: list[Cell]) -> None:
-    """Ask every cell that is not finished to stop, or not to begin."""
+def cancel(every: list[RunRequest]) -> None:
+    """Ask every unfinished cell to stop, or not to start."""
     unfinished = [cell for cell in every if cell.status in ("running", "missing", "interrupted")]
     for cell in unfinished:
-        runs.ask_to_stop(cell.folder)
+        record.ask_to_stop(cell.folder)
     running = sum(cell.status == "running" for cell in unfinished)
-    print(f"{running} running cells will stop at their next step, {len(unfinished) - running} others will not begin")
+    print(f"{running} running cells will stop at their next step, {len(unfinished) - running} others will not start")
 
 
 if __name__ == "__main__":

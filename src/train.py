@@ -1,33 +1,46 @@
 """Train and evaluate one model on one dataset: `python -m src.train model=sas dataset=mnist`."""
 
+import os
+
 import hydra
-from hydra._internal.utils import get_args_parser, run_and_report
 from hydra.errors import CompactHydraException
 from omegaconf import DictConfig
 
-from src.launch import sweeps
-from src.launch.cli import heavy, help_text, with_hints
-from src.runs import record as runs
+from src.launch import choices, sweeps
+from src.launch.cli import help_text, with_hints
+from src.launch.heavy import heavy
+from src.launch.hydra_private import command_line, report_errors
+from src.runs import record, request
 from src.runs.errors import Interrupted, NumericalError, UserError
+from src.runs.request import RunRequest
 
 
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
 def task(cfg: DictConfig) -> float | None:
-    """One run; the loss of its last epoch is what a search makes small, so that the test set chooses nothing."""
-    cell = sweeps.this_cell(cfg)
-    runs.let_go_on(cell.folder)  # who types it again wants a cancelled run to continue
+    """One run. Returns the final training loss, which sweepers minimise; the test set chooses nothing."""
+    run = request.of_this_process(cfg)
+    record.withdraw_stop(run.folder)  # typing the command again resumes a cancelled run
     try:
-        metrics = heavy("src.training.experiment").run(cell.config, cell.model, cell.dataset)
+        announce(run)
+        metrics = heavy("src.training.experiment").run(run.config, run.model, run.dataset)
         return -metrics["objective"] if metrics else None
     except (UserError, NumericalError, Interrupted) as error:
         raise CompactHydraException(f"Error: {error}") from error
     except OSError as error:
-        raise CompactHydraException(f"Error: {error}; with that mended, the same command continues the run") from error
+        raise CompactHydraException(f"Error: {error}; fix this and rerun the same command to resume") from error
+
+
+def announce(run: RunRequest) -> None:
+    """Reject choices without effect, and say which file of conf/pair applies."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # Lightning starts further processes with the same command
+        choices.check_run(run)
+        for line in choices.pair_remarks([run]):
+            print(line, flush=True)
 
 
 def is_sweep() -> bool:
-    """Whether the command line asks for one whose cells are all known beforehand; optuna's, say, are not."""
-    options = get_args_parser().parse_args()
+    """Whether the command asks for a sweep whose cells are all known in advance; those of a search are not."""
+    options = command_line()
     if options.hydra_help or options.cfg or options.info:
         return False
     searches = any(text.startswith("hydra/sweeper=") for text in options.overrides)
@@ -35,11 +48,11 @@ def is_sweep() -> bool:
 
 
 def main() -> None:
-    """A run, or a sweep; help is our own, since Hydra's takes a second to list what is not asked for."""
-    if get_args_parser().parse_args().help:
+    """Start a run or a sweep, or print our own help, since Hydra's takes a second."""
+    if command_line().help:
         print(help_text())
     elif is_sweep():
-        run_and_report(lambda: sweeps.start(get_args_parser().parse_args().overrides))
+        report_errors(lambda: sweeps.start(command_line().overrides))
     else:
         task()
 

@@ -2,7 +2,7 @@
 
 import hydra
 
-from src.runs.record import Config, plain
+from src.runs.identity import Config, plain
 
 
 def composed(*overrides: str) -> Config:

@@ -1,1 +1,1 @@
-"""From the command line to runs: help, sweeps, frozen code, Slurm."""
+"""From the command line to runs: help, choices, sweeps, frozen code, Slurm."""

@@ -1,33 +1,27 @@
-"""Help and hints on the command line, quick because nothing heavy is imported."""
+"""Help and hints on the command line. They answer at once because nothing heavy is imported."""
 
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as metadata_version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import hydra
-from hydra.core.global_hydra import GlobalHydra
-
 import conf
-from src.runs.record import plain
+from src.launch import hydra_private
+from src.runs.identity import plain
 
 CONF = Path(conf.__file__).parent
-PLUGINS = {  # options that need an extra: the package to look for, and the extra
+PLUGINS = {  # options that need an extra: the package that provides them, and the name of the extra
     "hydra/launcher=slurm": ("hydra_submitit_launcher", "slurm"),
     "hydra/launcher=ray": ("hydra_ray_launcher", "ray"),
     "hydra/sweeper=optuna": ("hydra_optuna_sweeper", "optuna"),
     "hydra/sweeper=optuna_study": ("hydra_optuna_sweeper", "optuna"),
 }
 
-# Our ray.yaml fills in the plugin's option of the same name, as is meant.
+# Our ray.yaml fills in the plugin's option of the same name on purpose.
 warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
 
 HELP = """\
@@ -45,7 +39,7 @@ Override any value (--cfg job shows them all):
 
 
 def groups() -> dict[str, dict[str, str]]:
-    """Every config group with its options and the one-line description at the top of each option's file."""
+    """Every config group with its options and the description in the first line of each option's file."""
     found = [*CONF.glob("*/*.yaml"), *CONF.glob("hydra/*/*.yaml")]
     files = sorted((file for file in found if file.parent.name != "pair"), key=natural_order)
     return {
@@ -55,7 +49,7 @@ def groups() -> dict[str, dict[str, str]]:
 
 
 def natural_order(file: Path) -> list[str | int]:
-    """Numbers in a name by their value: a50 before a100."""
+    """Sort key that orders numbers by value: a50 before a100."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.stem)]
 
 
@@ -66,7 +60,7 @@ def description(file: Path) -> str:
 
 
 def help_text() -> str:
-    """All groups and options, one line each."""
+    """The help: all groups and options, one line each."""
     lines = []
     for group, options in groups().items():
         lines.append(f"  {group}=")
@@ -75,7 +69,7 @@ def help_text() -> str:
 
 
 def hints(arguments: list[str]) -> Iterator[str]:
-    """The nearest names for groups and options that do not exist."""
+    """Suggestions for groups, options and settings that do not exist."""
     known = groups()
     pairs = [argument.partition("=")[::2] for argument in arguments if "=" in argument and argument[0] not in "+~-"]
     chosen = [(key, option) for key, value in pairs if key in known for option in value.strip("[]").split(",")]
@@ -84,27 +78,26 @@ def hints(arguments: list[str]) -> Iterator[str]:
         yield suggestion(option, list(known[key]), f"{key}=")
     others = [key for key, _ in pairs if key not in known and not key.startswith("hydra")]
     if others and not wrong:
-        keys = config_keys([f"{key}={option}" for key, option in chosen])
+        keys = config_keys([f"{key}={option}" for key, option in chosen if not key.startswith("hydra/")])
         for key in others:
             if key not in keys:
                 yield suggestion(key, [name for name in [*known, *keys] if ("." in name) == ("." in key)])
 
 
 def is_hydras(key: str, option: str) -> bool:
-    """Whether an option that is not ours may be one of Hydra's or of a plugin, such as hydra/launcher=basic."""
+    """Whether an option may be one of Hydra's or of a plugin, such as hydra/launcher=basic."""
     return key.startswith("hydra/") and not get_close_matches(option, groups()[key])
 
 
 def config_keys(choices: list[str]) -> list[str]:
-    """Every value of the config with these choices, by its dotted name."""
-    GlobalHydra.instance().clear()
-    with hydra.initialize_config_module("conf", version_base="1.3"):
-        config = hydra.compose("config", overrides=choices)
+    """Dotted names of all settings of the config with these choices."""
+    with hydra_private.config_loader() as loader:
+        config, _ = hydra_private.compose(choices, loader)
     return list(dotted(plain(config)))
 
 
 def dotted(config: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """The names of all nodes of a nested config, parents included."""
+    """Dotted names of all nodes of a nested config, parents included."""
     for key, value in config.items():
         yield prefix + key
         if isinstance(value, dict):
@@ -112,46 +105,14 @@ def dotted(config: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def suggestion(name: str, names: list[str], prefix: str = "") -> str:
-    """One sentence with the names nearest to one that does not exist."""
+    """One sentence that says a name does not exist and suggests the nearest ones."""
     near = [prefix + found for found in get_close_matches(name, set(names), n=2)]
     question = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"There is no {prefix}{name}.{question}"
 
 
-def heavy(module: str) -> Any:
-    """A module that loads torch and Lightning, which takes seconds: imported where it is needed, not at start-up."""
-    if "pytorch_lightning" not in sys.modules:
-        with suppress(ImportError), hidden("torchvision", "scipy", "matplotlib"):
-            import_module("pytorch_lightning")
-    return import_module(module)
-
-
-@contextmanager
-def hidden(*packages: str) -> Iterator[None]:
-    """Let Lightning find none of these: its torchmetrics loads them wherever they are installed, for metrics not used.
-
-    That takes as long as a third of all other imports, and fails where torchvision was built for another torch.
-    """
-    from lightning_utilities.core import imports
-
-    def version(distribution_name: str) -> str:
-        if distribution_name in packages:
-            raise PackageNotFoundError(distribution_name)
-        return metadata_version(distribution_name)
-
-    unloaded = [package for package in packages if package not in sys.modules]
-    sys.modules.update(dict.fromkeys(unloaded))  # type: ignore[arg-type]  # None: cannot be imported
-    imports._version = version
-    try:
-        yield
-    finally:
-        imports._version = metadata_version
-        for package in unloaded:
-            del sys.modules[package]
-
-
 def missing_plugin(arguments: list[str]) -> str | None:
-    """What to install for an option that is asked for, in one sentence."""
+    """One sentence on what to install if an option on the command line needs a missing plugin."""
     for argument in arguments:
         package, extra = PLUGINS.get(argument, ("", ""))
         if package and find_spec(f"hydra_plugins.{package}") is None:
@@ -160,7 +121,7 @@ def missing_plugin(arguments: list[str]) -> str | None:
 
 
 def with_hints(command: Callable[[], None]) -> None:
-    """Run a Hydra command; where it fails on a name that does not exist, add the nearest ones to Hydra's message."""
+    """Run a command; if it fails on a name that does not exist, add suggestions to Hydra's message."""
     if missing := missing_plugin(sys.argv[1:]):
         sys.exit(missing)
     try:

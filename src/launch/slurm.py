@@ -1,4 +1,4 @@
-"""What to do with jobs of Slurm: requeue one whose node is taken away, wait for all of a launch."""
+"""Jobs of Slurm: requeue a pre-empted job, wait for all jobs of a launch."""
 
 import os
 import subprocess
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def requeue_if_preempted() -> None:
-    """Send this job back to the queue where Slurm is about to take its node away.
+    """Put this job back into the queue if Slurm is about to take its node away.
 
-    Slurm warns with SIGTERM and requeues a job at the end of its grace time, but not one that has ended by then. A job
-    that a person cancelled, or that is in the queue already, is not running for Slurm any more and is left alone.
+    Slurm warns with SIGTERM and requeues the job at the end of the grace time, but only if it still runs then. A job
+    that was cancelled, or is in the queue already, is no longer running for Slurm and is left alone.
     """
     if os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
         return
@@ -20,13 +20,13 @@ def requeue_if_preempted() -> None:
 
 
 def job_id() -> str:
-    """This job's name for Slurm's commands: of an array only this one, since one of its jobs bears the array's id."""
+    """Id of this job for Slurm's commands; inside an array, the id of this task only."""
     array = os.environ.get("SLURM_ARRAY_JOB_ID")
     return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else os.environ["SLURM_JOB_ID"]
 
 
 def wait_for_jobs(launch: Path) -> None:
-    """Wait until every job of a launch has ended; submitit's own wait ends with the first one that was killed."""
+    """Wait until every job of a launch has ended; submitit stops waiting when the first job is killed."""
     folders = [path for path in (launch / ".submitit").glob("*") if list(path.glob("*_submitted.pkl"))]
     if folders:
         from submitit import SlurmJob

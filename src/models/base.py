@@ -21,8 +21,9 @@ from src.models.optimizers import Rates, optimizer_of, rates_left
 from src.models.options import LatentOptions, LearningOptions, arguments
 from src.models.phases import Phase, position
 from src.models.posterior import Amortised, Free, Kind, Posterior, fit
+from src.runs.aliases import find_class
 from src.runs.errors import NumericalError, UserError
-from src.runs.specs import Spec, find_class, make
+from src.runs.specs import Spec, make
 
 if TYPE_CHECKING:
     from src.data.module import DataModule

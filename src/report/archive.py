@@ -8,9 +8,7 @@ from typing import Any
 
 from src.report.records import NAME, Run, check_config
 from src.runs.errors import UserError
-from src.runs.record import CANNOT_CHANGE_NUMBERS, Config, without_what_cannot_change_numbers
-
-LEFT_OUT = set(CANNOT_CHANGE_NUMBERS) - {"active_set", "kernel", "encoder", "optimizer"}  # these choose the model's own
+from src.runs.identity import CANNOT_CHANGE_NUMBERS, Config, counted, is_below
 
 RECORDED = ("started", "ended", "seconds", "git", "python", "versions")  # and not the machine's name
 
@@ -27,7 +25,7 @@ def entry(run: Run) -> dict[str, Any]:
     return {
         "name": run.name,
         "status": run.status,
-        "config": without_what_cannot_change_numbers(run.config),
+        "config": counted(run.config),
         "record": {"command": portable(run), **{key: run.record[key] for key in RECORDED if key in run.record}},
         "metrics": run.metrics,
         "evaluations": run.evaluations,
@@ -37,8 +35,7 @@ def entry(run: Run) -> dict[str, Any]:
 def portable(run: Run) -> str:
     """The command that makes this run, without its paths and whatever else cannot change the numbers."""
     words = shlex.split(run.record.get("command", ""))
-    ours = [word for word in words if not f"{word.partition('=')[0]}.".startswith(tuple(f"{n}." for n in LEFT_OUT))]
-    return shlex.join(ours)
+    return shlex.join(word for word in words if not is_below(word.partition("=")[0], CANNOT_CHANGE_NUMBERS))
 
 
 def read(path: Path) -> list[Run]:

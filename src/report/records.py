@@ -4,28 +4,25 @@ import csv
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
-from src.runs import record as runs
+from src.runs import record
 from src.runs.errors import UserError
-from src.runs.record import CANNOT_CHANGE_NUMBERS, Config, read_json
-
-if TYPE_CHECKING:
-    from src.launch.sweeps import Cell
+from src.runs.files import read_json
+from src.runs.identity import Config, Value, settings
+from src.runs.request import RunRequest
 
 REPORT = "report"  # the report's own folder among the runs
 NAME = re.compile(r"(?P<model>[^-]+)-(?P<dataset>[^-]+)-(?:[^-]+-)?s\d+-[0-9a-f]{8}")
 MOVED_ASIDE = re.compile(NAME.pattern + r"\.\d{4}-\d\d-\d\dT.*")  # what `rerun=true` makes of a finished run
 STATUSES = ("done", "running", "failed", "interrupted")
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times faster
-
-Value = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
@@ -107,14 +104,14 @@ def read_run(folder: Path) -> Run:
     name = NAME.fullmatch(folder.name)
     if name is None or not (folder / "record.json").exists():
         raise ValueError("not the folder of a run" if name is None else "half-written: it has no record.json")
-    record, config = whole_json(folder / "record.json"), whole_yaml(folder / "config.yaml")
-    if record.get("status") not in STATUSES:
-        raise ValueError(f"half-written: record.json has the status {record.get('status')}")
+    content, config = whole_json(folder / "record.json"), whole_yaml(folder / "config.yaml")
+    if content.get("status") not in STATUSES:
+        raise ValueError(f"half-written: record.json has the status {content.get('status')}")
     check_config(config)
-    status = current_status(folder, record)
+    status = current_status(folder, content)
     scores = whole_json(folder / "metrics.json") if status == "done" else {}
     metrics = {key: value for key, value in scores.items() if isinstance(value, int | float)}
-    return Run(folder, name["model"], name["dataset"], status, config, record, metrics, later_evaluations(folder))
+    return Run(folder, name["model"], name["dataset"], status, config, content, metrics, later_evaluations(folder))
 
 
 def check_config(config: Config) -> None:
@@ -129,12 +126,12 @@ def later_evaluations(folder: Path) -> list[dict[str, Any]]:
     return [content.get("metrics", {}) for path in paths if (content := json_or_nothing(path))]
 
 
-def current_status(folder: Path, record: dict[str, Any]) -> str:
+def current_status(folder: Path, content: dict[str, Any]) -> str:
     """How the run stands now; in a folder that is not ours to lock, what its record says."""
     try:
-        return str(runs.status(folder))
+        return str(record.status(folder))
     except OSError:
-        return str(record["status"])
+        return str(content["status"])
 
 
 def whole_json(path: Path) -> dict[str, Any]:
@@ -162,25 +159,6 @@ def whole_yaml(path: Path) -> Config:
     if not isinstance(content, dict):
         raise ValueError(f"half-written: {path.name} is empty")
     return content
-
-
-def settings(config: Config) -> dict[str, Value]:
-    """The values of a config by dotted name, but for seeds and what cannot change the numbers."""
-    return {
-        key: value
-        for key, value in dotted(config)
-        if key.rpartition(".")[2] != "seed"
-        and not any(f"{key}.".startswith(f"{name}.") for name in CANNOT_CHANGE_NUMBERS)
-    }
-
-
-def dotted(config: Config, prefix: str = "") -> Iterator[tuple[str, Value]]:
-    """The leaves of a nested config; a list is one leaf, as text."""
-    for key, value in config.items():
-        if isinstance(value, dict):
-            yield from dotted(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", str(value) if isinstance(value, list) else value
 
 
 def differing(compared: Iterable[Run]) -> list[str]:
@@ -227,13 +205,13 @@ def prominence(run: Run) -> tuple[bool, int, float, str]:
 
 def of_sweep(found: Iterable[Run], name: str, overrides: list[str]) -> list[Run]:
     """The runs that are cells of a sweep, and stand-ins with the status `missing` for those that never ran."""
-    from src.launch.sweeps import cells
+    from src.launch.cells import cells
 
     by_name = {run.name: run for run in found}
     return [by_name.get(cell.folder.name) or never_ran(cell) for cell in cells([f"+sweep={name}", *overrides])]
 
 
-def never_ran(cell: "Cell") -> Run:
+def never_ran(cell: RunRequest) -> Run:
     """A stand-in for a cell of a sweep without a run."""
     command = shlex.join(["python", "-m", "src.train", *cell.overrides])
     return Run(cell.folder, cell.model, cell.dataset, "missing", cell.config, {"command": command}, {})

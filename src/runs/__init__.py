@@ -1,1 +1,1 @@
-"""Runs on disk: identity, record, lock, whole files. Knows nothing of torch."""
+"""Runs on disk: identity, request, record, lock, whole files. This package never imports torch."""

@@ -1,13 +1,13 @@
-"""What a person can put right."""
+"""Errors that a user can fix, and the exception that stops a run."""
 
 
 class UserError(ValueError):
-    """Bad input or a bad environment; the message is one clear sentence, shown without a traceback."""
+    """Invalid input or environment. The message is one clear sentence, shown without a traceback."""
 
 
 class NumericalError(ArithmeticError):
-    """A run that left the numbers a computer can work with; the message holds the hyperparameters."""
+    """A run whose numbers are no longer finite. The message contains the hyperparameters."""
 
 
 class Interrupted(Exception):
-    """A run that stopped before its end, on request; the same command continues it."""
+    """A run that stopped early on request. The same command resumes it."""

@@ -1,7 +1,5 @@
-"""Runs on disk: what identifies one, its record, and files that are written whole or not at all."""
+"""Record of a run on disk: its status, its lock, its log, and requests to stop it."""
 
-import hashlib
-import json
 import os
 import platform
 import shlex
@@ -14,86 +12,31 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from src.runs.errors import Interrupted, UserError
-from src.runs.files import write_whole
+from src.runs.files import read_json, write_json, write_whole
+from src.runs.identity import Config
 
-Config = dict[str, Any]
 Status = Literal["running", "done", "failed", "interrupted"]
 
-CANNOT_CHANGE_NUMBERS = (
-    *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root"),
-    *("evaluation.exact_evidence", "evaluation.evidence_points", "evaluation.evidence_precision"),  # add metrics only
-    *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),
-    *("active_set", "kernel", "encoder", "optimizer"),  # a model that has any of these holds it in `model`
-)
-CHECKPOINTS = ("last.ckpt", "previous.ckpt")  # the newest first
-STOP = "stop"  # a file that asks a run to stop
-HOME = "GP_DECODERS_HOME"  # in the environment: the folder that a sweep was started in
-REVISION = "GP_DECODERS_REVISION"  # in the environment: the revision of the frozen code that a sweep's cells run
+CHECKPOINTS = ("last.ckpt", "previous.ckpt")  # newest first
+STOP = "stop"  # a file in the folder of a run that asks the run to stop
+HOME = "GP_DECODERS_HOME"  # environment variable: the folder in which a sweep was started
+REVISION = "GP_DECODERS_REVISION"  # environment variable: the revision of the frozen code that a sweep runs
 PACKAGES = ("torch", "pytorch-lightning", "gpytorch", "hydra-core", "numpy", "scikit-learn")
 
 
-def plain(config: DictConfig) -> Config:
-    """A composed config as nested dicts of plain values, with all its references resolved."""
-    return cast("Config", OmegaConf.to_container(config, resolve=True))
-
-
-def fingerprint(config: Config) -> str:
-    """Eight hex digits that differ whenever any value differs that can change a run's numbers."""
-    text = json.dumps(without_what_cannot_change_numbers(config), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def without_what_cannot_change_numbers(config: Config) -> Config:
-    """A copy of a config with only what the numbers depend on."""
-    config = deepcopy(config)
-    for path in CANNOT_CHANGE_NUMBERS:
-        *parents, leaf = path.split(".")
-        node = config
-        for parent in parents:
-            node = node.get(parent) or {}
-        node.pop(leaf, None)
-    return config
-
-
-def folder_name(config: Config, model: str, dataset: str) -> str:
-    """`sas-mnist-a400-s0-3f2a91c4`: readable, and one folder a fingerprint."""
-    return "-".join([model, dataset, *active_set(config), f"s{config['seed']}", fingerprint(config)])
-
-
-def active_set(config: Config) -> list[str]:
-    """`[a400]` or `[random]`; nothing for models that have none."""
-    size = config["model"].get("active_set")
-    return [] if size is None else [size if isinstance(size, str) else f"a{size}"]
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """A JSON file, written whole."""
-    write_whole(path, json.dumps(content, indent=2) + "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file, empty where there is none."""
-    try:
-        content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON ({error}): mend it, or remove the folder") from error
-    return content
-
-
 def status(folder: Path) -> Status | None:
-    """How a run stands; None where there is none. One whose process died is interrupted, whatever its record says."""
+    """Status of a run, or None if it does not exist. A run whose process died is interrupted, whatever it recorded."""
     recorded: Status | None = read_json(folder / "record.json").get("status")
     if recorded == "running" and not is_owned(folder):
         return "interrupted"
@@ -103,7 +46,7 @@ def status(folder: Path) -> Status | None:
 
 
 def is_owned(folder: Path) -> bool:
-    """Whether a living process works on a run: the system releases the lock of one that died."""
+    """Whether a living process works on a run: the system releases the lock of a process that died."""
     try:
         with FileLock(folder / ".lock", timeout=0):
             return False
@@ -112,7 +55,7 @@ def is_owned(folder: Path) -> bool:
 
 
 def check_writable(outputs: Path) -> None:
-    """Refuse a place for results that cannot take any, before any work."""
+    """Check, before any work, that results can be written."""
     try:
         outputs.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=outputs):
@@ -122,7 +65,7 @@ def check_writable(outputs: Path) -> None:
 
 
 def make_way(folder: Path) -> None:
-    """Let a run begin anew: a finished one is moved aside, whole; of a failed one the checkpoint is forgotten."""
+    """Prepare the folder for a new start: move a finished run aside, delete the checkpoints of a failed one."""
     if status(folder) == "done":
         started = read_json(folder / "record.json")["started"].replace(":", "")
         folder.rename(folder.with_name(f"{folder.name}.{started}"))
@@ -131,26 +74,20 @@ def make_way(folder: Path) -> None:
 
 
 def forget_checkpoints(folder: Path) -> None:
-    """Leave no place to go on from: a finished run needs none, a failed one begins anew."""
-    for path in folder.glob("*.ckpt"):  # also what a kill left of an unfinished one
+    """Delete the checkpoints to resume from: a finished run needs none, a failed run starts from the beginning."""
+    for path in folder.glob("*.ckpt"):  # also the unfinished checkpoint of a killed process
         if path.name in CHECKPOINTS or path.name.startswith("."):
             path.unlink(missing_ok=True)
 
 
 @contextmanager
-def recorded(folder: Path, config: Config) -> Iterator[None]:
-    """Keep the record of a run while the body does its work; one process at a time.
+def keep(folder: Path, config: Config) -> Iterator[None]:
+    """Keep the record of a run while the body works; one process at a time.
 
-    Afterwards its status is `done`, or `failed` or `interrupted` with the traceback in `log.txt`.
+    Afterwards the status is `done`, or `failed` or `interrupted` with the traceback in `log.txt`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=1)  # `is_owned` may hold it for a moment
-    except Timeout:
-        owner = read_json(folder / "record.json")
-        raise UserError(f"{folder} is being worked on by process {owner.get('pid')} on {owner.get('host')}") from None
-    with lock, sigterm_ends_the_process():
+    with locked(folder), sigterm_ends_the_process():
         before, began = read_json(folder / "record.json").get("seconds", 0), time.monotonic()
         record = new_record()
         write_whole(folder / "config.yaml", OmegaConf.to_yaml(config))
@@ -159,9 +96,8 @@ def recorded(folder: Path, config: Config) -> Iterator[None]:
             yield
             record["status"] = "done"
         except BaseException as error:
-            record["status"] = status_after(error)
-            record["error"] = one_line(error)
-            with suppress(OSError):  # of a full disk, which may be what went wrong
+            record.update(status=status_after(error), error=one_line(error))
+            with suppress(OSError):  # the disk may be full, which may be the error itself
                 log(folder, traceback.format_exc())
             raise
         finally:
@@ -170,15 +106,28 @@ def recorded(folder: Path, config: Config) -> Iterator[None]:
                 write_json(folder / "record.json", {**record, "ended": now(), "seconds": seconds})
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run; if another process holds it, say which."""
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=1)  # `is_owned` may hold it for a moment
+    except Timeout:
+        owner = read_json(folder / "record.json")
+        raise UserError(f"{folder} is being worked on by process {owner.get('pid')} on {owner.get('host')}") from None
+    with lock:
+        yield
+
+
 def status_after(error: BaseException) -> Status:
-    """A run that was stopped, or had no place to write to, can go on from its checkpoint; any other begins anew."""
-    timed_out = type(error).__name__ == "UncompletedJobError"  # submitit's, of a Slurm job that may not go on
-    can_go_on = timed_out or isinstance(error, Interrupted | OSError) or not isinstance(error, Exception)
-    return "interrupted" if can_go_on else "failed"
+    """`interrupted` if the run can resume from its checkpoint (it was stopped, or the disk failed), else `failed`."""
+    timed_out = type(error).__name__ == "UncompletedJobError"  # submitit's, if a Slurm job may not be requeued
+    can_resume = timed_out or isinstance(error, Interrupted | OSError) or not isinstance(error, Exception)
+    return "interrupted" if can_resume else "failed"
 
 
-def record_refusal(folder: Path, config: Config, error: Exception) -> None:
-    """Leave the reason why a cell of a sweep did not even begin."""
+def record_rejection(folder: Path, config: Config, error: Exception) -> None:
+    """Record why a cell of a sweep could not start."""
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "config.yaml", OmegaConf.to_yaml(config))
     write_json(folder / "record.json", {**new_record(), "status": "failed", "error": one_line(error), "ended": now()})
@@ -186,14 +135,14 @@ def record_refusal(folder: Path, config: Config, error: Exception) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """The kind of an error and the first line of what it says."""
+    """Type of an error and the first line of its message."""
     text = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 @contextmanager
 def sigterm_ends_the_process() -> Iterator[None]:
-    """Let SIGTERM raise SystemExit, so that what is open is closed; where nobody else listens to it already."""
+    """Let SIGTERM raise SystemExit, so that open files are closed, unless another handler is installed."""
     mine = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     if mine:
         signal.signal(signal.SIGTERM, end_process)
@@ -205,34 +154,34 @@ def sigterm_ends_the_process() -> Iterator[None]:
 
 
 def end_process(signum: int, frame: FrameType | None) -> None:
-    """What SIGTERM does, with the exit code that shells give it."""
+    """Handle SIGTERM: exit with the code that shells use for it."""
     raise SystemExit(128 + signum)
 
 
 def ask_to_stop(folder: Path) -> None:
-    """Ask a run to stop: one that trains does so after a checkpoint, one that waits in a sweep does not begin."""
+    """Ask a run to stop: a training run stops after a checkpoint, a waiting cell of a sweep does not start."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / STOP).touch()
 
 
 def is_asked_to_stop(folder: Path) -> bool:
-    """Whether somebody asked."""
+    """Whether the run was asked to stop."""
     return (folder / STOP).exists()
 
 
-def let_go_on(folder: Path) -> None:
-    """Forget that a run was asked to stop."""
+def withdraw_stop(folder: Path) -> None:
+    """Withdraw the request to stop a run."""
     (folder / STOP).unlink(missing_ok=True)
 
 
 def log(folder: Path, text: str) -> None:
-    """Add to the run's own log."""
+    """Append to the run's log."""
     with (folder / "log.txt").open("a") as file:
         file.write(f"{now()}\n{text}\n")
 
 
 def new_record() -> dict[str, Any]:
-    """Who does this run, where, and with what."""
+    """Who runs this, where, and with which versions."""
     return {
         "status": "running",
         "command": command(),
@@ -246,14 +195,14 @@ def new_record() -> dict[str, Any]:
 
 
 def command() -> str:
-    """What to type to do this run, and no other cell of its sweep, again."""
+    """The command that repeats this run alone, also if it is a cell of a sweep."""
     if not HydraConfig.initialized():
         return shlex.join(["python", *sys.orig_argv[1:]])
     return shlex.join(["python", "-m", "src.train", *HydraConfig.get().overrides.task])
 
 
 def git_revision() -> str | None:
-    """The revision of the code, with `-dirty` where files differ from it; None outside a checkout."""
+    """Revision of the code, with `-dirty` if files were edited; None outside a checkout."""
     if REVISION in os.environ:
         return os.environ[REVISION] or None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
@@ -264,5 +213,5 @@ def git_revision() -> str | None:
 
 
 def now() -> str:
-    """The time in UTC, to the second."""
+    """Current time in UTC, to the second."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")

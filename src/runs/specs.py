@@ -1,14 +1,15 @@
-"""Specs: plain data that name what to build, so that a checkpoint holds all it takes to build its model again."""
+"""Specs: plain data that name what to build, so that a checkpoint contains everything needed to rebuild its model."""
 
 from functools import partial
 from typing import Any
 
 from hydra.errors import InstantiationException
-from hydra.utils import get_class, instantiate
+from hydra.utils import instantiate
 
+from src.runs import aliases
 from src.runs.errors import UserError
 
-Spec = dict[str, Any]  # {"_target_": "package.module.name", argument: value, ...}, nested as deep as needed
+Spec = dict[str, Any]  # {"_target_": "package.module.name", argument: value, ...}, nested to any depth
 
 
 def make(spec: Spec, **arguments: Any) -> Any:
@@ -17,7 +18,7 @@ def make(spec: Spec, **arguments: Any) -> Any:
     Whatever goes wrong is shown to the user in one sentence.
     """
     try:
-        call = instantiate({**spec, "_partial_": True}, _convert_="all")
+        call = instantiate({**aliases.renewed(spec), "_partial_": True}, _convert_="all")
         return partial(call, **arguments) if spec.get("_partial_") else call(**arguments)
     except UserError:
         raise
@@ -26,8 +27,3 @@ def make(spec: Spec, **arguments: Any) -> Any:
         if isinstance(cause, UserError):
             raise cause from None
         raise UserError(f"{spec.get('_target_')}: {cause or error}") from error
-
-
-def find_class(path: str) -> Any:
-    """A class by its dotted path."""
-    return get_class(path)

@@ -16,7 +16,8 @@ from urllib.request import urlopen
 from omegaconf import OmegaConf
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from src.runs.record import Config, log
+from src.runs.identity import Config
+from src.runs.record import log
 from src.runs.specs import Spec, make
 from src.training.callbacks import History
 

@@ -8,9 +8,9 @@ from src.data.module import DataModule
 from src.evaluation import registry
 from src.evaluation.task import Scores, Subject
 from src.models.base import Model, build
-from src.runs import record as runs
+from src.runs import files, identity, record
+from src.runs.identity import Config
 from src.runs.published import published_values
-from src.runs.record import Config
 from src.runs.specs import make
 from src.training.callbacks import History
 from src.training.dashboards import About, Dashboards
@@ -20,11 +20,11 @@ from src.training.trainer import fit, make_trainer
 def run(config: Config, model_name: str, dataset_name: str) -> Scores:
     """Train, evaluate and record. A finished run is shown, not done again. Nothing is written before all fits."""
     outputs = Path(config["paths"]["outputs"])
-    folder = outputs / runs.folder_name(config, model_name, dataset_name)
-    if runs.status(folder) == "done" and not config["rerun"]:
+    folder = outputs / identity.folder_name(config, model_name, dataset_name)
+    if record.status(folder) == "done" and not config["rerun"]:
         print(f"This run is finished (rerun=true repeats it).\n{summary(folder, config, model_name, dataset_name)}")
-        return runs.read_json(folder / "metrics.json")
-    runs.check_writable(outputs)
+        return files.read_json(folder / "metrics.json")
+    record.check_writable(outputs)
     seed_everything(config["seed"], verbose=False)
     data = make_data(config)
     model = make_model(config, data)
@@ -34,19 +34,19 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
     def subject() -> Subject:
         return Subject(model, data, config["evaluation"], config["seed"], history.rows)
 
-    tags = [dataset_name, *runs.active_set(config)]
-    about = About(folder.name, runs.fingerprint(config), config["group"], model_name, tags, config)
+    tags = [dataset_name, *identity.active_set(config)]
+    about = About(folder.name, identity.fingerprint(config), config["group"], model_name, tags, config)
     boards = Dashboards(config["logger"], history, folder, about, lambda: draw_now(subject(), folder / "figures"))
     trainer = make_trainer(config, history, folder, boards)
     if not trainer.is_global_zero:  # of several processes the first keeps the record
         fit(trainer, model, data, folder)
         return {}
-    runs.make_way(folder)
-    with runs.recorded(folder, config), boards:
+    record.make_way(folder)
+    with record.keep(folder, config), boards:
         fit(trainer, model, data, folder)
         metrics = evaluate(subject(), folder)
         boards.finish(metrics)
-    runs.forget_checkpoints(folder)
+    record.forget_checkpoints(folder)
     print(summary(folder, config, model_name, dataset_name))
     return metrics
 
@@ -56,7 +56,7 @@ def evaluate(subject: Subject, folder: Path) -> Scores:
     metrics = registry.scores(subject)
     registry.draw(subject, folder / "figures")
     registry.keep(subject, folder / "explorer.npz")
-    runs.write_json(folder / "metrics.json", metrics)
+    files.write_json(folder / "metrics.json", metrics)
     return metrics
 
 
@@ -89,5 +89,5 @@ def draw_now(subject: Subject, folder: Path) -> None:
 def summary(folder: Path, config: Config, model_name: str, dataset_name: str) -> str:
     """The metrics of a finished run beside the published ones, and where everything is."""
     values, notes = published_values(model_name, dataset_name, config)
-    table = "\n".join([registry.summary(runs.read_json(folder / "metrics.json"), values), *notes])
+    table = "\n".join([registry.summary(files.read_json(folder / "metrics.json"), values), *notes])
     return f"\n{table}\n\nrun folder: {folder}\nlatent map: {folder / 'figures' / 'latent_map.png'}"

@@ -16,9 +16,9 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from src.data.module import DataModule
 from src.models.base import Model
 from src.models.lean import Unprofiled
-from src.runs import record as runs
+from src.runs import record
 from src.runs.errors import UserError
-from src.runs.record import Config
+from src.runs.identity import Config
 from src.runs.specs import make
 from src.training import cluster
 from src.training.callbacks import Checkpoints, History, Progress, written_by_first
@@ -34,7 +34,7 @@ def make_trainer(config: Config, history: History, folder: Path, *callbacks: Cal
     options = {"logger": False, "use_distributed_sampler": False, "plugins": [cluster.environment()]}
     spec.setdefault("profiler", Unprofiled())
     trainer: Trainer = make(spec, callbacks=[history, *bar, *callbacks, checkpoints], **options)
-    if trainer.world_size > 1 and runs.HOME in os.environ and not cluster.starts_processes():
+    if trainer.world_size > 1 and record.HOME in os.environ and not cluster.starts_processes():
         raise UserError(
             "a sweep cannot divide a run among several processes here, since Lightning starts each with the whole "
             "command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
@@ -65,22 +65,22 @@ def fit(trainer: Trainer, model: Model, data: DataModule, folder: Path) -> None:
 @contextmanager
 def stops_at_a_checkpoint() -> Iterator[None]:
     """Leave SIGTERM to Lightning, which notes it, so that `Checkpoints` can stop the training after a step."""
-    ours = signal.getsignal(signal.SIGTERM) == runs.end_process
+    ours = signal.getsignal(signal.SIGTERM) == record.end_process
     if ours:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         yield
     finally:
         if ours:
-            signal.signal(signal.SIGTERM, runs.end_process)
+            signal.signal(signal.SIGTERM, record.end_process)
 
 
 def newest_intact(folder: Path) -> Path | None:
     """The checkpoint to go on from: the last one, or the one before where the last is damaged or missing."""
-    for path in (folder / name for name in runs.CHECKPOINTS if (folder / name).exists()):
+    for path in (folder / name for name in record.CHECKPOINTS if (folder / name).exists()):
         try:
             torch.load(path, map_location="cpu", weights_only=True)
             return path
         except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
-            runs.log(folder, f"{path.name} is damaged and left out: {error}")
+            record.log(folder, f"{path.name} is damaged and left out: {error}")
     return None

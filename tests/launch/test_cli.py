@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from src.launch.cli import CONF, groups, help_text, hints, missing_plugin
+from src.launch.cli import CONF, PLUGINS, groups, help_text, hints, missing_plugin
 from tests.configs import composed
 
 
@@ -125,3 +125,10 @@ def test_every_combination_composes_and_resolves() -> None:
 def test_every_group_of_the_readme_exists() -> None:
     text = (Path(CONF).parent / "README.md").read_text()
     assert all(f"`{group}=`" in text for group in groups())
+
+
+def test_a_missing_plugin_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PLUGINS, "hydra/launcher=slurm", ("hydra_no_such_launcher", "slurm"))
+    sentence = 'hydra/launcher=slurm needs a plugin that is not installed: pip install -e ".[slurm]"'
+    assert missing_plugin(["-m", "hydra/launcher=slurm", "seed=0,1"]) == sentence
+    assert missing_plugin(["-m", "hydra/launcher=parallel", "seed=0,1"]) is None

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import yaml
 
-from src.runs import record as runs
+from src.runs import identity
+from src.runs.identity import Config
 
 VERSIONS = {"torch": "2.6.0"}
 
 
-def config_of(model: str, dataset: str, seed: int, active_set: int | None, epochs: int, **settings: Any) -> runs.Config:
+def config_of(model: str, dataset: str, seed: int, active_set: int | None, epochs: int, **settings: Any) -> Config:
     """A resolved config with what matters to a report."""
     return {
         "seed": seed,
@@ -50,7 +51,7 @@ def write_run(
 ) -> Path:
     """One run, and its folder."""
     config = config_of(model, dataset, seed, active_set, epochs, **settings)
-    path = outputs / (folder or runs.folder_name(config, model, dataset))
+    path = outputs / (folder or identity.folder_name(config, model, dataset))
     path.mkdir(parents=True)
     (path / "config.yaml").write_text(yaml.safe_dump(config))
     command = command or f"python -m src.train model={model} dataset={dataset} seed={seed}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from src.runs.record import read_json
+from src.runs.files import read_json
 from tests.slurm.cluster import output, wait_until
 
 pytestmark = pytest.mark.slurm

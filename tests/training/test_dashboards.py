@@ -18,7 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from src.runs import record as runs
+from src.runs import files, identity, record
 from src.training import dashboards as loggers
 from src.training import experiment
 from src.training.dashboards import About, Wandb, answers
@@ -56,17 +56,17 @@ def train(outputs: Path, *overrides: str, url: str) -> subprocess.Popen[str]:
 
 def test_loggers_are_no_part_of_a_runs_identity() -> None:
     one, other = composed(), composed("logger=[tensorboard,wandb]", "logger.media_every=1", "logger.wandb.entity=us")
-    assert runs.fingerprint(one) == runs.fingerprint(other)
+    assert identity.fingerprint(one) == identity.fingerprint(other)
     assert list(other["logger"]) == ["media_every", "tensorboard", "wandb"] and one["logger"] == {}
 
 
 def test_tensorboard_shows_everything_and_changes_no_number(tmp_path: Path) -> None:
     """Of a model that gets ready for prediction each time it is drawn."""
     collapsed = ["model.bound=collapsed", "dataset.batch_size=full", "model.num_inducing=20", "trainer.max_epochs=2"]
-    plain = runs.read_json(small_run(tmp_path / "plain", *collapsed, model="bayesian_gplvm") / "metrics.json")
+    plain = files.read_json(small_run(tmp_path / "plain", *collapsed, model="bayesian_gplvm") / "metrics.json")
     shown = ["logger=tensorboard", "logger.media_every=1"]
     folder = small_run(tmp_path / "shown", *shown, *collapsed, model="bayesian_gplvm")
-    metrics = runs.read_json(folder / "metrics.json")
+    metrics = files.read_json(folder / "metrics.json")
     assert {key: plain.get(key) for key in SAME} == {key: metrics.get(key) for key in SAME}
     events = EventAccumulator(str(folder / "tensorboard")).Reload()
     rows = [line.split(",") for line in (folder / "history.csv").read_text().split()]
@@ -94,10 +94,10 @@ def test_a_resumed_run_leaves_one_curve_in_tensorboard(tmp_path: Path, monkeypat
 def test_a_dashboard_that_breaks_is_left_out_and_the_run_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = runs.folder_name(composed(*SMALL, *QUICK), "sas", "digits")
+    name = identity.folder_name(composed(*SMALL, *QUICK), "sas", "digits")
     (tmp_path / name).mkdir()
     (tmp_path / name / "tensorboard").write_text("in the way")
-    assert runs.status(small_run(tmp_path, "logger=tensorboard")) == "done"
+    assert record.status(small_run(tmp_path, "logger=tensorboard")) == "done"
     assert "TensorBoard is left out from here on" in capsys.readouterr().err
     assert "FileExistsError" in (tmp_path / name / "log.txt").read_text()
 
@@ -119,7 +119,7 @@ def test_a_wandb_run_that_ends_early_is_closed_and_keeps_its_id(
     assert {run.run.run_id for run in found} == {folder.name.rpartition("-")[2]}
     for run in found:
         assert [row["epoch"] for row in run.history] == [0, 1, 2]
-    assert found[-1].summary.items() >= runs.read_json(folder / "metrics.json").items()
+    assert found[-1].summary.items() >= files.read_json(folder / "metrics.json").items()
 
 
 def test_a_sweep_without_a_network_leaves_a_wandb_run_a_cell(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_sweep_without_a_network_leaves_a_wandb_run_a_cell(tmp_path: Path) -> 
         assert (run.run.run_id, run.run.display_name) == (folder.name.rpartition("-")[2], folder.name)
         assert (run.run.run_group, run.run.job_type, list(run.run.tags)) == ("three", "sas", ["digits", "a20"])
         assert [{f"{key}.path" in row for key in FIGURES} for row in run.history] == [{False}, {True}]
-        assert run.summary.items() >= runs.read_json(folder / "metrics.json").items()
+        assert run.summary.items() >= files.read_json(folder / "metrics.json").items()
         assert run.exit_codes == [0]
         assert f"wandb sync {run.folder}" in stderr
     assert stderr.count("wandb: offline (no answer from http://127.0.0.1:9)") == 3

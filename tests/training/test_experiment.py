@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ from omegaconf import OmegaConf
 
 from src.evaluate import evaluate_again
 from src.models.bayesian_sas import BayesianSAS
-from src.runs import record as runs
+from src.runs import files, identity, record
 from src.runs.errors import NumericalError, UserError
 from src.training import experiment
+from src.training.callbacks import History
 from src.training.experiment import run
 from tests.configs import composed
 
@@ -35,7 +37,7 @@ def small_run(outputs: Path, *overrides: str, model: str = "sas", dataset: str =
     """Run a few epochs and return the run's folder."""
     config = composed(f"model={model}", f"dataset={dataset}", *SMALL, *QUICK, f"paths.outputs={outputs}", *overrides)
     run(config, model, dataset)
-    return outputs / runs.folder_name(config, model, dataset)
+    return outputs / identity.folder_name(config, model, dataset)
 
 
 @pytest.mark.parametrize("model", ["sas", "bayesian_sas"])
@@ -53,8 +55,8 @@ def test_a_run_leaves_everything_a_person_needs(model: str, tmp_path: Path, caps
         (folder / "figures" / f"{name}.png").stat().st_size > 5000
         for name in ("latent_map", "reconstructions", "decoded_grid")
     )
-    record = runs.read_json(folder / "record.json")
-    assert record["status"] == "done" and record["versions"]["torch"] == torch.__version__.split("+")[0]
+    kept = files.read_json(folder / "record.json")
+    assert kept["status"] == "done" and kept["versions"]["torch"] == torch.__version__.split("+")[0]
     shown = capsys.readouterr().out
     assert str(folder) in shown and "published" not in shown
 
@@ -65,9 +67,9 @@ def test_a_finished_run_is_shown_not_repeated_unless_asked(tmp_path: Path, capsy
     small_run(tmp_path)
     assert "This run is finished" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
-    first = runs.read_json(folder / "metrics.json")
+    first = files.read_json(folder / "metrics.json")
     small_run(tmp_path, "rerun=true")
-    again = runs.read_json(folder / "metrics.json")
+    again = files.read_json(folder / "metrics.json")
     assert {key: first[key] for key in SAME} == {key: again[key] for key in SAME}
     assert len([path for path in tmp_path.iterdir() if path.name.startswith(folder.name)]) == 2
 
@@ -76,7 +78,7 @@ def test_a_finished_run_is_shown_not_repeated_unless_asked(tmp_path: Path, capsy
 def test_an_interrupted_run_ends_with_the_same_numbers(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = runs.read_json(small_run(tmp_path / "whole", model="bayesian_sas") / "metrics.json")
+    whole = files.read_json(small_run(tmp_path / "whole", model="bayesian_sas") / "metrics.json")
     with monkeypatch.context() as patch:
         if where == "in the evaluation":
             patch.setattr(experiment, "evaluate", interrupted)
@@ -85,13 +87,13 @@ def test_an_interrupted_run_ends_with_the_same_numbers(
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             small_run(tmp_path / "broken", model="bayesian_sas")
     folder = next((tmp_path / "broken").iterdir())
-    assert runs.status(folder) == "interrupted"
-    broken = runs.read_json(small_run(tmp_path / "broken", model="bayesian_sas") / "metrics.json")
+    assert record.status(folder) == "interrupted"
+    broken = files.read_json(small_run(tmp_path / "broken", model="bayesian_sas") / "metrics.json")
     assert {key: whole[key] for key in SAME} == {key: broken[key] for key in SAME}
 
 
 def test_a_damaged_checkpoint_is_left_out_for_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = runs.read_json(small_run(tmp_path / "whole") / "metrics.json")
+    whole = files.read_json(small_run(tmp_path / "whole") / "metrics.json")
     with monkeypatch.context() as patch:
         patch.setattr(experiment, "evaluate", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -99,9 +101,23 @@ def test_a_damaged_checkpoint_is_left_out_for_the_one_before(tmp_path: Path, mon
     folder = next((tmp_path / "broken").iterdir())
     last = (folder / "last.ckpt").read_bytes()
     (folder / "last.ckpt").write_bytes(last[: len(last) // 2])
-    broken = runs.read_json(small_run(tmp_path / "broken") / "metrics.json")
+    first_steps = recorded_first_steps(monkeypatch)
+    broken = files.read_json(small_run(tmp_path / "broken") / "metrics.json")
+    assert 0 < first_steps[0] < 6  # from `previous.ckpt`: neither from the beginning nor from the end
     assert "last.ckpt is damaged" in (folder / "log.txt").read_text()
     assert {key: whole[key] for key in SAME} == {key: broken[key] for key in SAME}
+
+
+def recorded_first_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The step at which each training from now on starts."""
+    steps: list[int] = []
+    monkeypatch.setattr(History, "on_train_start", lambda self, trainer, *_: started(self, steps, trainer.global_step))
+    return steps
+
+
+def started(history: History, steps: list[int], step: int) -> None:
+    history.started = time.perf_counter()  # as the callback itself does
+    steps.append(step)
 
 
 def interrupted(*_: object, **__: object) -> None:
@@ -119,14 +135,16 @@ def test_a_failed_run_keeps_its_traceback_and_is_retried(tmp_path: Path, monkeyp
         with pytest.raises(ZeroDivisionError):
             small_run(tmp_path)
     folder = next(path for path in tmp_path.iterdir())
-    assert runs.status(folder) == "failed"
+    assert record.status(folder) == "failed"
     assert "ZeroDivisionError" in (folder / "log.txt").read_text()
-    assert runs.status(small_run(tmp_path)) == "done"
+    first_steps = recorded_first_steps(monkeypatch)
+    assert record.status(small_run(tmp_path)) == "done"
+    assert first_steps == [0]  # whatever made it fail is not carried on from a checkpoint
 
 
 def test_evaluate_again_with_the_same_and_other_settings(tmp_path: Path) -> None:
     folder = small_run(tmp_path)
-    own = runs.read_json(folder / "metrics.json")
+    own = files.read_json(folder / "metrics.json")
     again = evaluate_again(folder, [])
     assert {key: own[key] for key in again} == pytest.approx(again)
     assert "rmse_c90" in evaluate_again(folder, ["evaluation.condition_on=90"])
@@ -140,9 +158,9 @@ def test_evaluate_again_with_the_same_and_other_settings(tmp_path: Path) -> None
 def test_the_table_at_the_end_has_the_published_numbers_beside_it(tmp_path: Path) -> None:
     """Those of the run's own cell of the papers' tables, with the note that their NLPD is another quantity."""
     config = composed("model=bayesian_sas", "dataset=mnist", "active_set=a400")
-    folder = tmp_path / runs.folder_name(config, "bayesian_sas", "mnist")
-    with runs.recorded(folder, config):
-        runs.write_json(
+    folder = tmp_path / identity.folder_name(config, "bayesian_sas", "mnist")
+    with record.keep(folder, config):
+        files.write_json(
             folder / "metrics.json", {"rmse": 0.2, "mae": 0.1, "nlpd": -0.2, "accuracy_1nn": 0.7, "epochs": 3}
         )
     lines = [" ".join(line.split()) for line in experiment.summary(folder).splitlines()]
@@ -162,10 +180,10 @@ def test_the_exact_evidence_of_a_finished_run(tmp_path: Path, capsys: pytest.Cap
     for points in (80, 120):
         evaluate_again(folder, ["evaluation.exact_evidence=true", f"evaluation.evidence_points={points}"])
     assert "sas_estimate" in capsys.readouterr().out
-    kept = [runs.read_json(path)["metrics"] for path in sorted((folder / "evaluations").iterdir())]
+    kept = [files.read_json(path)["metrics"] for path in sorted((folder / "evaluations").iterdir())]
     assert sorted(metrics["evidence_points"] for metrics in kept) == [80, 120]
     assert all(metrics.keys() >= {"exact_evidence", "sas_estimate", "sas_estimate_sd", "rmse"} for metrics in kept)
-    assert "exact_evidence" not in runs.read_json(folder / "metrics.json")
+    assert "exact_evidence" not in files.read_json(folder / "metrics.json")
     with pytest.raises(UserError, match="must exceed the 20 active points"):
         evaluate_again(folder, ["evaluation.exact_evidence=true", "evaluation.evidence_points=20"])
 
@@ -189,14 +207,16 @@ def test_evidence_that_a_model_does_not_have_is_refused_before_the_training(tmp_
     ids=lambda overrides: "-".join(overrides),
 )
 def test_combinations_train_and_evaluate(model: str, overrides: list[str], tmp_path: Path) -> None:
-    assert runs.status(small_run(tmp_path, "trainer=debug", "trainer.max_epochs=2", *overrides, model=model)) == "done"
+    assert (
+        record.status(small_run(tmp_path, "trainer=debug", "trainer.max_epochs=2", *overrides, model=model)) == "done"
+    )
 
 
 @pytest.mark.parametrize("dataset", ["mnist", "fmnist"])
 def test_real_images(dataset: str, data_root: Path, data_file, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     data_file("MNIST/raw")
     folder = small_run(tmp_path, f"paths.data={data_root}", dataset=dataset)
-    assert runs.read_json(folder / "metrics.json")["rmse"] < 0.4
+    assert files.read_json(folder / "metrics.json")["rmse"] < 0.4
 
 
 def test_a_users_own_array(tmp_path: Path) -> None:
@@ -204,9 +224,13 @@ def test_a_users_own_array(tmp_path: Path) -> None:
     z = generator.normal(size=(300, 2))
     np.save(tmp_path / "x.npy", np.sin(z @ generator.normal(size=(2, 7))).astype(np.float32))
     np.save(tmp_path / "y.npy", (z[:, 0] > 0).astype(int))
-    files = [f"dataset.train={tmp_path / 'x.npy'}", f"dataset.train_labels={tmp_path / 'y.npy'}", "dataset.max_test=30"]
-    folder = small_run(tmp_path / "out", *files, dataset="array")
-    assert runs.read_json(folder / "metrics.json")["accuracy_1nn"] > 0.6
+    arrays = [
+        f"dataset.train={tmp_path / 'x.npy'}",
+        f"dataset.train_labels={tmp_path / 'y.npy'}",
+        "dataset.max_test=30",
+    ]
+    folder = small_run(tmp_path / "out", *arrays, dataset="array")
+    assert files.read_json(folder / "metrics.json")["accuracy_1nn"] > 0.6
 
 
 REFUSED = {
@@ -269,13 +293,13 @@ def test_two_processes_train_one_run_to_the_same_quality(tmp_path: Path) -> None
     result = command("src.train", *common, *two, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     (folder,) = (tmp_path / "outputs").iterdir()
-    assert runs.status(folder) == "done" and result.stdout.count("run folder:") == 1
-    assert runs.read_json(folder / "metrics.json")["rmse"] == pytest.approx(one["rmse"], rel=0.03)
+    assert record.status(folder) == "done" and result.stdout.count("run folder:") == 1
+    assert files.read_json(folder / "metrics.json")["rmse"] == pytest.approx(one["rmse"], rel=0.03)
     assert len((folder / "history.csv").read_text().splitlines()) == 26
 
 
 def test_a_sweep_in_one_process_does_not_divide_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(runs.HOME, str(tmp_path))
+    monkeypatch.setenv(record.HOME, str(tmp_path))
     with pytest.raises(UserError, match=r"set trainer\.devices=1"):
         small_run(tmp_path, "trainer.devices=2", "trainer.accelerator=cpu")
 

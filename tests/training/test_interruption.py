@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from src.models.bayesian_sas import BayesianSAS
-from src.runs import record as runs
+from src.runs import files, record
 from src.runs.errors import Interrupted, UserError
 from src.training import experiment
 from src.training.callbacks import Checkpoints
@@ -31,7 +31,7 @@ def processes() -> Any:
 @pytest.fixture(scope="module")
 def never_stopped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     folder = small_run(tmp_path_factory.mktemp("whole"), model="bayesian_sas")
-    return same(runs.read_json(folder / "metrics.json"))
+    return same(files.read_json(folder / "metrics.json"))
 
 
 def same(metrics: dict[str, float]) -> dict[str, float]:
@@ -124,9 +124,9 @@ def test_killed_at_any_moment(
     process.join()
     assert process.exitcode == -signal.SIGKILL
     (folder,) = tmp_path.iterdir()
-    assert runs.read_json(folder / "record.json")["status"] == "running" and runs.status(folder) == "interrupted"
+    assert files.read_json(folder / "record.json")["status"] == "running" and record.status(folder) == "interrupted"
     small_run(tmp_path, model="bayesian_sas")
-    assert same(runs.read_json(folder / "metrics.json")) == never_stopped
+    assert same(files.read_json(folder / "metrics.json")) == never_stopped
     assert not list(folder.glob("*last*")) and len((folder / "history.csv").read_text().splitlines()) == 4
 
 
@@ -146,11 +146,11 @@ def test_stopped_by_a_signal(
     process.join()
     assert process.exitcode == code
     (folder,) = tmp_path.iterdir()
-    record = runs.read_json(folder / "record.json")
-    assert record["status"] == "interrupted" and record["seconds"] > 0
+    kept = files.read_json(folder / "record.json")
+    assert kept["status"] == "interrupted" and kept["seconds"] > 0
     small_run(tmp_path, model="bayesian_sas")
-    assert same(runs.read_json(folder / "metrics.json")) == never_stopped
-    assert runs.read_json(folder / "record.json")["seconds"] > record["seconds"]
+    assert same(files.read_json(folder / "metrics.json")) == never_stopped
+    assert files.read_json(folder / "record.json")["seconds"] > kept["seconds"]
 
 
 def test_a_time_budget_stops_cleanly_and_the_next_start_goes_on(
@@ -159,9 +159,9 @@ def test_a_time_budget_stops_cleanly_and_the_next_start_goes_on(
     for _ in range(STEPS - 1):  # a step each, as no time at all is allowed
         with pytest.raises(Interrupted, match=r"trainer\.max_time is over; the same command continues it"):
             small_run(tmp_path, "trainer.max_time=00:00:00:00", model="bayesian_sas")
-        assert runs.status(next(tmp_path.iterdir())) == "interrupted"
+        assert record.status(next(tmp_path.iterdir())) == "interrupted"
     folder = small_run(tmp_path, "trainer.max_time=00:00:00:00", model="bayesian_sas")
-    assert same(runs.read_json(folder / "metrics.json")) == never_stopped
+    assert same(files.read_json(folder / "metrics.json")) == never_stopped
 
 
 def test_a_time_budget_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -177,14 +177,14 @@ def test_a_run_that_is_asked_to_stop_does_and_can_go_on(
         with pytest.raises(Interrupted, match="it was cancelled"):
             small_run(tmp_path, model="bayesian_sas")
     (folder,) = tmp_path.iterdir()
-    assert runs.status(folder) == "interrupted" and (folder / "last.ckpt").exists()
-    runs.let_go_on(folder)
+    assert record.status(folder) == "interrupted" and (folder / "last.ckpt").exists()
+    record.withdraw_stop(folder)
     small_run(tmp_path, model="bayesian_sas")
-    assert same(runs.read_json(folder / "metrics.json")) == never_stopped
+    assert same(files.read_json(folder / "metrics.json")) == never_stopped
 
 
 def ask(checkpoints: Checkpoints, *_: object) -> None:
-    runs.ask_to_stop(checkpoints.folder)
+    record.ask_to_stop(checkpoints.folder)
     checkpoints.looked -= 2  # seconds: it looks once in a while only
 
 
@@ -193,19 +193,19 @@ def test_a_dead_owner_is_recognised_and_a_living_one_named(processes: Any, tmp_p
     owner = processes.Process(target=own, args=(tmp_path / "run", ready, leave))
     owner.start()
     assert ready.wait(60)
-    assert runs.status(tmp_path / "run") == "running"
+    assert record.status(tmp_path / "run") == "running"
     with (
         pytest.raises(UserError, match=f"is being worked on by process {owner.pid} on"),
-        runs.recorded(tmp_path / "run", {}),
+        record.keep(tmp_path / "run", {}),
     ):
         pass
     os.kill(owner.pid, signal.SIGKILL)
     owner.join()
-    assert runs.status(tmp_path / "run") == "interrupted"
+    assert record.status(tmp_path / "run") == "interrupted"
 
 
 def own(folder: Path, ready: Any, leave: Any) -> None:
-    with runs.recorded(folder, {}):
+    with record.keep(folder, {}):
         ready.set()
         leave.wait(60)
 
@@ -220,9 +220,9 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_go_on(
     process.join()
     assert kind == "OSError" and "too large" in sentence
     (folder,) = tmp_path.iterdir()
-    assert runs.status(folder) == "interrupted"
+    assert record.status(folder) == "interrupted"
     small_run(tmp_path, model="bayesian_sas")
-    assert same(runs.read_json(folder / "metrics.json")) == never_stopped
+    assert same(files.read_json(folder / "metrics.json")) == never_stopped
 
 
 def run_with_little_space(outputs: Path, result: Any) -> None:
@@ -247,9 +247,9 @@ def test_a_folder_that_vanishes_is_one_sentence(tmp_path: Path, monkeypatch: pyt
 def test_a_record_edited_by_hand(tmp_path: Path) -> None:
     folder = small_run(tmp_path)
     (folder / "metrics.json").unlink()
-    assert runs.status(folder) == "interrupted"  # done it says, but there is nothing to show
+    assert record.status(folder) == "interrupted"  # done it says, but there is nothing to show
     small_run(tmp_path)
-    assert runs.status(folder) == "done"
+    assert record.status(folder) == "done"
     (folder / "record.json").write_text('{"status": "done",')
     with pytest.raises(UserError, match=r"record\.json is not valid JSON"):
         small_run(tmp_path)

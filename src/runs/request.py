@@ -1,0 +1,46 @@
+"""A run that somebody asked for, alone or as one cell of a sweep."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from src.runs import identity, record
+from src.runs.identity import Config
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """The overrides that were typed, the config composed from them, and the options chosen in it."""
+
+    overrides: list[str]
+    config: Config
+    model: str
+    dataset: str
+    pair: str | None = None  # the file of conf/pair that was looked for; only some pairs have one
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where the run is, or will be."""
+        return Path(self.config["paths"]["outputs"]) / identity.folder_name(self.config, self.model, self.dataset)
+
+    @property
+    def status(self) -> str:
+        """Status of the run; `missing` if it has never started."""
+        return record.status(self.folder) or "missing"
+
+
+def request(overrides: Sequence[str], config: DictConfig, choices: dict[str, Any]) -> RunRequest:
+    """A request from what Hydra composed."""
+    options = choices["model"], choices["dataset"], choices.get("pair")
+    return RunRequest(list(overrides), identity.plain(config), *options)
+
+
+def of_this_process(config: DictConfig) -> RunRequest:
+    """The run that Hydra composed for this process."""
+    hydra = HydraConfig.get()
+    return request(hydra.overrides.task, config, hydra.runtime.choices)

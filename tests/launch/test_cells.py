@@ -1,0 +1,69 @@
+"""Cells of a sweep: which there are, and that they are what Hydra composes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from src.launch.cells import cells
+from src.runs.request import RunRequest
+from tests.configs import composed
+from tests.launch.commands import ROOT, command, copied_code
+
+SWEEPS = sorted(path.stem for path in (ROOT / "sweeps" / "sweep").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_sweep_composes_and_says_how_to_start_it(name: str) -> None:
+    found = cells([f"+sweep={name}"])
+    assert len({cell.folder for cell in found}) == len(found) > 1
+    header = (ROOT / "sweeps" / "sweep" / f"{name}.yaml").read_text().partition("hydra:")[0]
+    assert f"python -m src.train +sweep={name}" in header and re.search(r"CPU", header)
+    told = re.search(r"^# (\d+) cells", header, re.MULTILINE)
+    assert told is None or int(told[1]) == len(found)
+
+
+def test_the_paper_s_table_is_all_of_its_cells() -> None:
+    found = {(cell.model, cell.dataset, cell.config["model"]["active_set"], cell.config["seed"]) for cell in table1()}
+    sizes, seeds = (100, 200, 400), (0, 1, 2)
+    assert found == {
+        (model, dataset, size, seed)
+        for model in ("sas", "bayesian_sas")
+        for dataset in ("mnist", "fmnist", "cifar10")
+        for size in sizes
+        for seed in seeds
+    }
+
+
+def table1() -> list[RunRequest]:
+    return cells(["+sweep=table1"])
+
+
+@pytest.mark.parametrize("arguments", [["+sweep=table2", "seed=0"], ["model=sas,vae", "kernel=rbf_ard,rbf", "seed=1"]])
+def test_a_cell_is_what_hydra_composes_of_its_overrides(arguments: list[str]) -> None:
+    for cell in cells(arguments):
+        assert cell.config == composed(*cell.overrides)
+
+
+def test_the_command_line_replaces_values_of_the_file() -> None:
+    found = cells(["+sweep=table1", "dataset=mnist", "seed=7", "trainer.max_epochs=2"])
+    assert len(found) == 6 and {cell.config["trainer"]["max_epochs"] for cell in found} == {2}
+    assert {(cell.dataset, cell.config["seed"], cell.config["group"]) for cell in found} == {("mnist", 7, "table1")}
+
+
+def test_cells_that_are_the_same_run_are_one() -> None:
+    found = cells(["model=vae,sas", "active_set=a50,a100"])
+    assert [(cell.model, cell.config["active_set"]["size"]) for cell in found] == [
+        ("vae", 50),
+        ("sas", 50),
+        ("sas", 100),
+    ]
+
+
+def test_a_changed_default_is_another_run(tmp_path: Path) -> None:
+    copy = copied_code(tmp_path)
+    before = command("src.plan", "model=sas,vae", cwd=tmp_path, code=copy).stdout
+    config = copy / "conf" / "model" / "sas.yaml"
+    config.write_text(config.read_text().replace("noise: 0.1", "noise: 0.2"))
+    after = command("src.plan", "model=sas,vae", cwd=tmp_path, code=copy).stdout
+    assert before.splitlines()[0] != after.splitlines()[0] and before.splitlines()[1] == after.splitlines()[1]
