@@ -6,22 +6,11 @@ from hydra.utils import get_class
 
 OWN = "src."
 
-# Modules that moved as a whole.
+# Modules that moved as a whole and hold what a config or a checkpoint may name.
 MODULES = {
     "src.auxiliary": "src.models.auxiliary",
-    "src.callbacks": "src.training.callbacks",
-    "src.canvas": "src.evaluation.canvas",
     "src.conv_nets": "src.nets.convolutional",
-    "src.errors": "src.runs.errors",
-    "src.evidence": "src.evaluation.evidence",
-    "src.experiment": "src.training.experiment",
-    "src.explorer": "src.evaluation.explorer",
-    "src.figures": "src.evaluation.figures",
     "src.loggers": "src.training.dashboards",
-    "src.metrics": "src.evaluation.metrics",
-    "src.optim": "src.models.optimizers",
-    "src.posterior": "src.models.posterior",
-    "src.scores": "src.evaluation.paths",
 }
 
 # Classes and functions that left their module, or whose module was split. These are looked up first.
