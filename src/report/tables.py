@@ -16,7 +16,7 @@ import yaml
 from src.report.records import Run, Value, differing
 from src.runs.errors import UserError
 
-PUBLISHED = Path(__file__).with_name("published.yaml")
+PUBLISHED = Path(__file__).parents[1] / "runs" / "published.yaml"
 
 
 class Place(NamedTuple):
