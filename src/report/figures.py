@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from src.evaluation.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, draw_points, quiet, save
+from src.evaluation.task import Arrays
 from src.report.evidence import Evidence, evidence_of
 from src.report.labels import label
 from src.report.records import Run
@@ -19,16 +19,6 @@ from src.runs.identity import Value
 
 MARKERS = "osD^vPX*<>"
 DASHES: list[Any] = ["-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3))]
-Arrays = dict[str, np.ndarray]
-
-
-def arrays_of(run: Run) -> Arrays:
-    """The arrays that the tasks left in the run's folder; empty if there are none or the file is damaged."""
-    try:
-        with (run.folder / "explorer.npz").open("rb") as file, np.load(file) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, EOFError, BadZipFile):
-        return {}
 
 
 def draw(runs: Sequence[Run], shown: Sequence[Run], folder: Path) -> list[Path]:
@@ -39,7 +29,7 @@ def draw(runs: Sequence[Run], shown: Sequence[Run], folder: Path) -> list[Path]:
         layout = figure.get_layout_engine()
         assert layout is not None
         layout.execute(figure)
-        figure.set_layout_engine("none")  # laid out once, not with every drawing
+        figure.set_layout_engine(None)  # laid out once; saving a figure with an engine draws it twice
         for suffix in (".pdf", ".png"):
             save(figure, folder / f"{name}{suffix}")
         paths.append(folder / f"{name}.png")
@@ -53,7 +43,7 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
         if trained:
             yield f"objective-{dataset}", objectives(trained)
         chosen = [run for run in shown if run.dataset == dataset]
-        arrays = {run.model: arrays_of(run) for run in chosen}
+        arrays = {run.model: run.arrays for run in chosen}
         for name, function, needed in (
             ("latents", latent_maps, "grid_sd"),
             ("generation", generated, "generated_views"),

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from src.evaluation.canvas import PALETTE
+from src.evaluation.task import Arrays
 from src.report import formats
-from src.report.figures import Arrays, arrays_of
 from src.report.labels import label, metric_of, short
 from src.report.records import Records, Run, differing
 from src.report.settings import overview_metrics
@@ -33,15 +33,14 @@ CAPTIONS = {
 
 def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence[Table], drawn: Sequence[Path]) -> str:
     """The page, which loads nothing from a network or a server."""
-    arrays = {run.name: found for run in shown if (found := arrays_of(run))}
-    explored = [run for run in shown if "grid_mean" in arrays.get(run.name, {})]
-    points = points_each([arrays[run.name] for run in explored[:MAX_EXPLORERS]])
+    explored = [run for run in shown if "grid_mean" in run.arrays]
+    points = points_each([run.arrays for run in explored[:MAX_EXPLORERS]])
     data = {
         **runs_table(records.runs),
         "details": {run.name: details(run) for run in records.runs},
         "curves": [curve for run in records.runs if (curve := curve_of(run))],
         "pictures": {run.name: pictures(run) for run in shown},
-        "explorers": [explorer_of(run, arrays[run.name], points) for run in explored[:MAX_EXPLORERS]],
+        "explorers": [explorer_of(run, points) for run in explored[:MAX_EXPLORERS]],
         "palette": PALETTE,
     }
     parts = {
@@ -50,7 +49,7 @@ def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence
         "data": json.dumps(finite(data), separators=(",", ":")).replace("<", "\\u003c"),
         "tables": formats.html(tables),
         "figures": "".join(figure(path) for path in drawn if not path.stem.startswith("objective")),
-        "notes": notes(records, [run.name for run in shown if run.name not in arrays], len(explored)),
+        "notes": notes(records, [run.name for run in shown if not run.arrays], len(explored)),
         "subtitle": escape(f"{len(records.runs)} runs in {outputs}, {now()[:16].replace('T', ' ')} UTC"),
     }
     text = (HERE / "page.html").read_text()
@@ -194,8 +193,9 @@ def points_each(explored: Sequence[Arrays]) -> int:
     return max(100, (MAX_BYTES - grids) // max(1, pixels))
 
 
-def explorer_of(run: Run, arrays: Arrays, points: int) -> dict[str, Any]:
+def explorer_of(run: Run, points: int) -> dict[str, Any]:
     """Points with their images, and the decoded grid of one run."""
+    arrays = run.arrays
     grid, shape = arrays["grid_mean"], arrays["images"].shape[1:]
     n, side = min(points, len(arrays["z"])), len(grid)
     return {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zipfile import BadZipFile
 
 import yaml
 
@@ -19,6 +20,7 @@ from src.runs.published import levels_of, settings_of
 from src.runs.record import read_json
 
 if TYPE_CHECKING:
+    from src.evaluation.task import Arrays
     from src.launch.sweeps import Cell
 
 REPORT = "report"  # the report's own folder among the runs
@@ -74,13 +76,25 @@ class Run:
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
-        """The rows of `history.csv`; empty if the file is missing or incomplete."""
+        """Loss and seconds of every epoch, from `history.csv`; empty if the file is missing or incomplete."""
         try:
             with (self.folder / "history.csv").open(newline="") as file:
-                rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-                return rows if rows and {"loss", "seconds"} <= rows[0].keys() else []
-        except (OSError, ValueError, TypeError):
+                head, *rows = csv.reader(file)
+            loss, seconds = head.index("loss"), head.index("seconds")
+            return [{"loss": float(row[loss]), "seconds": float(row[seconds])} for row in rows]
+        except (OSError, ValueError, IndexError):
             return []
+
+    @cached_property
+    def arrays(self) -> "Arrays":
+        """The arrays that the tasks left for figures and explorer; empty if there are none or the file is damaged."""
+        import numpy as np
+
+        try:
+            with (self.folder / "explorer.npz").open("rb") as file, np.load(file) as arrays:
+                return dict(arrays)
+        except (OSError, ValueError, EOFError, BadZipFile):
+            return {}
 
 
 class Records(NamedTuple):

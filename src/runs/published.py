@@ -176,12 +176,12 @@ def table_of(name: str, content: Mapping[str, Any], names: Mapping[str, Mapping[
     unknown = set(content) - KEYS
     if unknown:
         raise UserError(f"table {name}: there is no key {unknown.pop()}; keys are {', '.join(sorted(KEYS))}")
-    rows, columns, fixed, only = (axis_of(name, content.get(part, {})) for part in ("rows", "columns", "fixed", "only"))
+    rows, columns, only = (axis_of(name, content.get(part, {})) for part in ("rows", "columns", "only"))
     reasons = tuple(reason_of(name, dict(reason)) for reason in content.get("not_comparable", ()))
     values = content.get("published", {})
     title, source = str(content.get("title", name)), str(content.get("source", ""))
-    one = {level: found[0] for level, found in fixed.items()}
-    table = TableSpec(name, title, source, rows, columns, one, only, reasons, values)
+    fixed = one_each(name, axis_of(name, content.get("fixed", {})))
+    table = TableSpec(name, title, source, rows, columns, fixed, only, reasons, values)
     check_levels(table)
     check_names(table, names)
     check_values(table, values, list(table.axes.items()))
@@ -209,6 +209,14 @@ def axis_of(table: str, content: Mapping[str, Any]) -> Axis:
         values = found if isinstance(found, list) else [found]
         axis[level] = [str(value) if isinstance(value, list) else value for value in values]
     return axis
+
+
+def one_each(table: str, axis: Axis) -> dict[str, Value]:
+    """The value of each level, which must be a single one."""
+    for level, values in axis.items():
+        if len(values) != 1:
+            raise UserError(f"table {table}: {level} in fixed must have one value, not {len(values)}")
+    return {level: values[0] for level, values in axis.items()}
 
 
 def check_levels(table: TableSpec) -> None:
