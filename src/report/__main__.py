@@ -9,12 +9,13 @@ from src.runs.errors import UserError
 
 if TYPE_CHECKING:
     from src.report.records import Records, Run
+    from src.report.tables import Table
 
 FILES = {"md": "tables.md", "csv": "tables.csv", "latex": "tables.tex", "html": "index.html", "json": "runs.json"}
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write the report, or compare two runs, or fill the tables of texts."""
+    """Write the report, compare two runs, or fill the tables of texts."""
     options = arguments(argv)
     try:
         if options.compare:
@@ -31,14 +32,18 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m src.report",
-        description="Tables, figures and one page from the records of runs: nothing is trained, evaluated or fetched.",
-        epilog="RUN is the path or the name of a run's folder, or the end of its name, such as the fingerprint.",
+        description="Tables, figures and one page from the records of runs. Nothing is trained or downloaded.",
+        epilog="RUN is the folder of a run, its name, or the end of its name, such as the fingerprint.",
     )
     parser.add_argument(
-        "outputs", nargs="?", type=Path, default=Path("outputs"), help="the runs' folder (%(default)s), or a runs.json"
+        "outputs",
+        nargs="?",
+        type=Path,
+        default=Path("outputs"),
+        help="the folder of the runs (default: %(default)s), or a runs.json",
     )
     parser.add_argument(
-        "--to", type=Path, metavar="FOLDER", help="where the report goes (default: report/ beside the runs)"
+        "--to", type=Path, metavar="FOLDER", help="folder of the report (default: report/ beside the runs)"
     )
     parser.add_argument(
         "--format",
@@ -51,18 +56,18 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--sweep",
         nargs="+",
         metavar=("NAME", "OVERRIDE"),
-        help="only the cells of a sweep, as `python -m src.train +sweep=NAME OVERRIDE ...` has them",
+        help="only the cells of a sweep, as in `python -m src.train +sweep=NAME OVERRIDE ...`",
     )
-    parser.add_argument("--explore", nargs="+", metavar="RUN", help="the runs of the page's latent explorer")
+    parser.add_argument("--explore", nargs="+", metavar="RUN", help="runs to show in the latent explorer of the page")
     parser.add_argument(
-        "--compare", nargs=2, metavar="RUN", help="print where the settings and metrics of two runs differ"
+        "--compare", nargs=2, metavar="RUN", help="print the settings that differ between two runs, and their metrics"
     )
     parser.add_argument(
         "--fill",
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="make the tables of Markdown files anew, each between <!-- table NAME --> and <!-- end of table -->",
+        help="renew the tables of Markdown files, each between <!-- table NAME --> and <!-- end of table -->",
     )
     return parser.parse_args(argv)
 
@@ -77,7 +82,7 @@ def formats(text: str) -> list[str]:
     chosen = text.split(",")
     unknown = [name for name in chosen if name not in FILES]
     if unknown:
-        raise argparse.ArgumentTypeError(f"there is no format {unknown[0]}: choose of {', '.join(FILES)}")
+        raise argparse.ArgumentTypeError(f"there is no format {unknown[0]}: choose from {', '.join(FILES)}")
     return chosen
 
 
@@ -89,7 +94,7 @@ def compare(outputs: Path, *wanted: str) -> None:
 
 
 def read(outputs: Path, options: argparse.Namespace) -> "Records":
-    """The runs asked for, and what was passed over."""
+    """The requested runs, and what was skipped."""
     from src.report import archive, records
 
     found = records.Records(archive.read(outputs), {}) if outputs.is_file() else records.read(outputs)
@@ -100,7 +105,7 @@ def read(outputs: Path, options: argparse.Namespace) -> "Records":
 
 
 def fill_texts(options: argparse.Namespace) -> None:
-    """Make the tables of texts anew; none is written where one cannot be."""
+    """Renew the tables of texts; if one of them cannot be filled, no file is written."""
     from src.report.fill import fill
     from src.runs.files import write_whole
 
@@ -108,41 +113,55 @@ def fill_texts(options: argparse.Namespace) -> None:
     texts = {path: fill(path, found.runs) for path in options.fill}
     for path, text in texts.items():
         write_whole(path, text)
-    tell(found.passed_over, found.runs, [], list(texts))
+    tell(found.skipped, found.runs, [], list(texts))
 
 
 def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
-    """Write what was asked for, and say where it is and what was passed over."""
+    """Write the requested formats, and print where they are and what was skipped."""
     from src.report import archive, tables
-    from src.report.evidence import evidence_table
-    from src.report.formats import csv_text, latex, markdown
-    from src.report.settings import settings_table
     from src.runs.files import write_whole
 
     found = read(outputs, options)
-    runs = found.runs
-    shown = shown_runs(outputs, runs, options.explore)
-    papers, evidence = tables.paper_tables(runs, sweep=bool(options.sweep)), evidence_table(runs)
-    filled = [*papers, *([evidence] if evidence else []), settings_table(runs)]
+    found = found._replace(skipped={**found.skipped, **tables.left_out(found.runs)})
+    shown = shown_runs(outputs, found.runs, options.explore)
+    filled = all_tables(found.runs, bool(options.sweep))
     folder.mkdir(parents=True, exist_ok=True)
-    for name, write in (("md", markdown), ("csv", csv_text), ("latex", latex)):
-        if name in options.format:
-            write_whole(folder / FILES[name], write(filled))
+    write_tables(filled, folder, options.format)
     if "json" in options.format:
-        write_whole(folder / FILES["json"], archive.text(runs))
+        write_whole(folder / FILES["json"], archive.text(found.runs))
     if {"latex", "html"} & set(options.format):
         from src.report import figures
 
-        drawn = figures.draw(runs, shown, folder / "figures")
+        drawn = figures.draw(found.runs, shown, folder / "figures")
     if "html" in options.format:
         from src.report import page
 
         write_whole(folder / FILES["html"], page.page(outputs, found, shown, filled, drawn))
-    tell(found.passed_over, runs, shown, [folder / FILES[name] for name in options.format])
+    tell(found.skipped, found.runs, shown, [folder / FILES[name] for name in options.format])
+
+
+def all_tables(runs: "list[Run]", sweep: bool) -> "list[Table]":
+    """The papers' tables, the evidence and the table of all runs."""
+    from src.report.evidence import evidence_table
+    from src.report.settings import settings_table
+    from src.report.tables import paper_tables
+
+    evidence = evidence_table(runs)
+    return [*paper_tables(runs, sweep), *([evidence] if evidence else []), settings_table(runs)]
+
+
+def write_tables(filled: "list[Table]", folder: Path, chosen: list[str]) -> None:
+    """Write the tables as text."""
+    from src.report.formats import csv_text, latex, markdown
+    from src.runs.files import write_whole
+
+    for name, write in (("md", markdown), ("csv", csv_text), ("latex", latex)):
+        if name in chosen:
+            write_whole(folder / FILES[name], write(filled))
 
 
 def shown_runs(outputs: Path, runs: "list[Run]", wanted: list[str] | None) -> "list[Run]":
-    """The runs of maps and explorer: those asked for, or one a model and dataset; a file of runs has none to show."""
+    """The runs of maps and explorer: the requested ones, or one per model and dataset; none for a file of runs."""
     from src.report import records
 
     if wanted:
@@ -151,31 +170,31 @@ def shown_runs(outputs: Path, runs: "list[Run]", wanted: list[str] | None) -> "l
 
 
 def sweep_runs(found: "list[Run]", name: str, *overrides: str) -> "list[Run]":
-    """The runs of a sweep; what goes wrong with its name or overrides is the user's to know."""
+    """The runs of a sweep; a wrong name or override is a UserError."""
     from hydra.errors import HydraException
 
     from src.report import records
 
     wrong = [text for text in overrides if "=" not in text]
     if wrong:
-        raise UserError(f"--sweep {name} takes overrides such as trainer.max_epochs=20, not {wrong[0]}: put it before")
+        raise UserError(f"--sweep {name} takes overrides such as trainer.max_epochs=20: put {wrong[0]} before --sweep")
     try:
         return records.of_sweep(found, name, list(overrides))
     except HydraException as error:
         raise UserError(f"--sweep {name}: {str(error).splitlines()[0]}") from error
 
 
-def tell(passed_over: dict[str, str], runs: "list[Run]", shown: "list[Run]", paths: list[Path]) -> None:
-    """What is in the report, what is not, and where it is."""
+def tell(skipped: dict[str, str], runs: "list[Run]", shown: "list[Run]", paths: list[Path]) -> None:
+    """Print what is in the report, what was skipped, and where the files are."""
     from collections import Counter
 
     counts = Counter(run.status for run in runs)
     print(f"{len(runs)} runs: " + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
-    for name, reason in passed_over.items():
-        print(f"passed over {name}: {reason}")
+    for name, reason in skipped.items():
+        print(f"skipped {name}: {reason}")
     for run in shown:
         if not (run.folder / "explorer.npz").exists():
-            print(f"no latent map of {run.name}: it has no explorer.npz, which newer runs leave")
+            print(f"no latent map of {run.name}: no explorer.npz, which newer runs write")
     for path in paths:
         print(path)
 

@@ -1,4 +1,4 @@
-"""Runs without their folders: the settings and metrics behind tables, in one small file to publish beside them."""
+"""Runs without their folders: settings and metrics in one small file, to publish beside the tables."""
 
 import json
 import shlex
@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from src.report.records import NAME, Run, check_config
+from src.report.records import NAME, Run, check_config, valid_metrics
 from src.runs.errors import UserError
 from src.runs.identity import CANNOT_CHANGE_NUMBERS, Config, counted, is_below
 
-RECORDED = ("started", "ended", "seconds", "git", "python", "versions")  # and not the machine's name
+RECORDED = ("started", "ended", "seconds", "git", "python", "versions")  # but not the name of the machine
 
 
 def text(runs: Iterable[Run]) -> str:
-    """One line a run, so that two versions of the file can be compared; cells that never ran are none."""
+    """One line per run, so that versions of the file can be compared; cells that never ran are left out."""
     ran = sorted((run for run in runs if run.status != "missing"), key=lambda run: run.name)
     lines = [json.dumps(entry(run), sort_keys=True) for run in ran]
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def entry(run: Run) -> dict[str, Any]:
-    """What is kept of a run."""
+    """What is kept of one run."""
     return {
         "name": run.name,
         "status": run.status,
@@ -33,17 +33,17 @@ def entry(run: Run) -> dict[str, Any]:
 
 
 def portable(run: Run) -> str:
-    """The command that makes this run, without its paths and whatever else cannot change the numbers."""
+    """The command that repeats the run, without paths and other options that cannot change the numbers."""
     words = shlex.split(run.record.get("command", ""))
     return shlex.join(word for word in words if not is_below(word.partition("=")[0], CANNOT_CHANGE_NUMBERS))
 
 
 def read(path: Path) -> list[Run]:
-    """The runs of such a file; they have no folders, and so no curves and no pictures."""
+    """The runs of such a file; without folders they have no curves and no pictures."""
     try:
         return [run_of(path, **kept) for kept in json.loads(path.read_text())]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is no file of runs as `python -m src.report --format json` writes it") from error
+        raise UserError(f"{path} is not a file of runs as written by `python -m src.report --format json`") from error
 
 
 def run_of(
@@ -55,9 +55,10 @@ def run_of(
     metrics: dict[str, float],
     evaluations: list[dict[str, Any]],
 ) -> Run:
-    """A run as its folder would tell of it."""
+    """One run of the file."""
     parts = NAME.fullmatch(name)
     if parts is None:
         raise ValueError(f"{name} is not the name of a run")
     check_config(config)
-    return Run(path / name, parts["model"], parts["dataset"], status, config, record, metrics, evaluations)
+    valid = valid_metrics(config, metrics)
+    return Run(path / name, parts["model"], parts["dataset"], status, config, record, valid, evaluations)

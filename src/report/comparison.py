@@ -18,20 +18,20 @@ def text(first: Run, second: Run) -> str:
 
 
 def settings_that_differ(first: Run, second: Run) -> list[tuple[str, str, str]]:
-    """Model, dataset and every setting that can change the numbers and is not the same; `-` where one has none."""
+    """Model, dataset, seed and every setting that can change the numbers and differs; `-` if a run lacks it."""
     a, b = (whole_settings(run) for run in (first, second))
     keys = sorted(a.keys() | b.keys())
     return [(key, a.get(key, "-"), b.get(key, "-")) for key in keys if a.get(key) != b.get(key)]
 
 
 def whole_settings(run: Run) -> dict[str, str]:
-    """The settings with the seed, as text."""
+    """All settings and the seed, as text."""
     values = {"model": run.model, "dataset": run.dataset, "seed": run.seed, **run.settings}
     return {key: str(value) for key, value in values.items()}
 
 
 def metrics(first: Run, second: Run) -> list[tuple[str, ...]]:
-    """All metrics of both, and B less A."""
+    """All metrics of both, and B minus A."""
     rows: list[tuple[str, ...]] = [("", "A", "B", "B - A")]
     for key in {**first.metrics, **second.metrics}:
         a, b = first.metrics.get(key), second.metrics.get(key)
@@ -41,6 +41,6 @@ def metrics(first: Run, second: Run) -> list[tuple[str, ...]]:
 
 
 def columns(rows: list[tuple[str, ...]]) -> str:
-    """Texts in columns as wide as their widest."""
+    """Texts in aligned columns."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -1,9 +1,8 @@
-"""The papers' figures from the records of our runs, at the width of a column or a page."""
+"""The papers' figures from the records of runs, as wide as a column or a page."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,33 +11,25 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from src.evaluation.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, draw_points, quiet, save
+from src.evaluation.task import Arrays
 from src.report.evidence import Evidence, evidence_of
-from src.report.records import Run, Value
-from src.report.tables import named
+from src.report.labels import label
+from src.report.records import Run
+from src.runs.identity import Value
 
 MARKERS = "osD^vPX*<>"
 DASHES: list[Any] = ["-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3))]
-Arrays = dict[str, np.ndarray]
-
-
-def arrays_of(run: Run) -> Arrays:
-    """What the run left for figures; empty where it left nothing that can be read."""
-    try:
-        with (run.folder / "explorer.npz").open("rb") as file, np.load(file) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, EOFError, BadZipFile):
-        return {}
 
 
 def draw(runs: Sequence[Run], shown: Sequence[Run], folder: Path) -> list[Path]:
-    """Every figure that there are runs for, as PDF and PNG; returns the PNGs. Maps are those of the runs `shown`."""
+    """Draw every figure that has runs, as PDF and PNG; returns the PNGs. Maps show the runs `shown`."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures(runs, shown):
         layout = figure.get_layout_engine()
         assert layout is not None
         layout.execute(figure)
-        figure.set_layout_engine("none")  # laid out once, not with every drawing
+        figure.set_layout_engine(None)  # laid out once; saving a figure with an engine draws it twice
         for suffix in (".pdf", ".png"):
             save(figure, folder / f"{name}{suffix}")
         paths.append(folder / f"{name}.png")
@@ -52,7 +43,7 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
         if trained:
             yield f"objective-{dataset}", objectives(trained)
         chosen = [run for run in shown if run.dataset == dataset]
-        arrays = {run.model: arrays_of(run) for run in chosen}
+        arrays = {run.model: run.arrays for run in chosen}
         for name, function, needed in (
             ("latents", latent_maps, "grid_sd"),
             ("generation", generated, "generated_views"),
@@ -65,7 +56,7 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
 
 
 def objectives(runs: Sequence[Run]) -> Figure:
-    """The objective against epoch and against time: a row a model, a colour an active-set size, a line a setting."""
+    """The objective against epoch and time: one row per model, colour per active-set size, line per configuration."""
     models = sorted({run.model for run in runs})
     figure = Figure(figsize=(COLUMN, 0.35 + 1.25 * len(models)), layout="constrained")
     panels = figure.subplots(len(models), 2, sharey="row", squeeze=False)
@@ -76,23 +67,23 @@ def objectives(runs: Sequence[Run]) -> Figure:
             if run.model == model:
                 groups.setdefault(run.group, []).append(run)
         drawn = [draw_objective(by_epoch, by_time, group, sizes) for group in groups.values()]
-        frame(by_epoch, by_time, np.concatenate(drawn), named("model", model))
+        frame(by_epoch, by_time, np.concatenate(drawn), label("model", model))
     panels[-1][0].set_xlabel("epoch", fontsize=SMALL)
     panels[-1][1].set_xlabel("seconds of training", fontsize=SMALL)
     if sizes:
         add_legend(
-            figure, [Line2D([], [], label=named("active_set", size), **line_style(size, sizes)) for size in sizes]
+            figure, [Line2D([], [], label=label("active_set", size), **line_style(size, sizes)) for size in sizes]
         )
     return figure
 
 
 def str_order(size: Value) -> tuple[bool, Any]:
-    """Numbers by their value, then words."""
+    """Numbers by value, then words."""
     return isinstance(size, str), size
 
 
 def draw_objective(by_epoch: Axes, by_time: Axes, group: Sequence[Run], sizes: Sequence[Value]) -> np.ndarray:
-    """The mean over seeds in both panels, as far as all of them came, in a band of one sd; returns it."""
+    """Draw the mean over seeds with a band of one sd, up to the last epoch that all of them have; returns the mean."""
     length = min(len(run.history) for run in group)
     values = -np.array([[row["loss"] for row in run.history[:length]] for run in group])
     seconds = np.cumsum([[row["seconds"] for row in run.history[:length]] for run in group], 1).mean(0)
@@ -106,14 +97,14 @@ def draw_objective(by_epoch: Axes, by_time: Axes, group: Sequence[Run], sizes: S
 
 
 def line_style(size: Value, sizes: Sequence[Value]) -> dict[str, Any]:
-    """A colour and a dash an active-set size, so that no reader depends on colour; black where there is none."""
+    """One colour and dash per active-set size, so that no reader depends on colour; black without an active set."""
     i = sizes.index(size) if size in sizes else None
     colour = "black" if i is None else PALETTE[i % len(PALETTE)]
     return {"color": colour, "linestyle": DASHES[(i or 0) % len(DASHES)], "linewidth": 0.9}
 
 
 def frame(by_epoch: Axes, by_time: Axes, values: np.ndarray, title: str) -> None:
-    """Names, few ticks, and limits that a bad first epoch does not stretch."""
+    """Titles, few ticks, and limits that a bad first epoch does not stretch."""
     values = values[np.isfinite(values)]
     for axes in (by_epoch, by_time):
         quiet(axes)
@@ -129,7 +120,7 @@ def frame(by_epoch: Axes, by_time: Axes, values: np.ndarray, title: str) -> None
 
 
 def latent_maps(arrays: dict[str, Arrays]) -> Figure:
-    """Test images in the latent planes of several models side by side, over the predictive sd."""
+    """Test data in the latent planes of several models side by side, on the predictive sd."""
     columns = min(5, len(arrays))
     rows = -(-len(arrays) // columns)
     width = COLUMN if columns <= 2 else PAGE
@@ -137,7 +128,7 @@ def latent_maps(arrays: dict[str, Arrays]) -> Figure:
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes, (model, found) in zip(panels, arrays.items(), strict=False):
         draw_latents(figure, axes, found, legend=figure.legends == [])
-        axes.set_title(named("model", model), fontsize=LARGE, pad=3)
+        axes.set_title(label("model", model), fontsize=LARGE, pad=3)
     for axes in panels[len(arrays) :]:
         axes.set_axis_off()
     return figure
@@ -157,10 +148,10 @@ def draw_latents(figure: Figure, axes: Axes, arrays: Arrays, legend: bool) -> No
 
 
 def generated(arrays: dict[str, Arrays]) -> Figure:
-    """Test views of rotated MNIST, and what each model makes of their object and angle alone."""
+    """Unseen test views, and what each model generates from their object and angle alone."""
     first = next(iter(arrays.values()))
     rows = [("test image", first["views"])]
-    rows += [(named("model", model), found["generated_views"]) for model, found in arrays.items()]
+    rows += [(label("model", model), found["generated_views"]) for model, found in arrays.items()]
     return image_rows(rows)
 
 
@@ -177,7 +168,7 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
 
 
 def paths(arrays: dict[str, Arrays]) -> Figure:
-    """Where the ball was, and where each model's latent means put it: a row a model, a column a video."""
+    """True paths and those of each model's latent means: one row per model, one column per video."""
     videos = min(5, *(len(found["paths"]) for found in arrays.values()), 5)
     size = (COLUMN - 0.3) / videos
     figure = Figure(figsize=(COLUMN, 0.35 + (size + 0.12) * len(arrays)), layout="constrained")
@@ -189,7 +180,7 @@ def paths(arrays: dict[str, Arrays]) -> Figure:
             axes.set(xticks=[], yticks=[], aspect="equal")
             for spine in axes.spines.values():
                 spine.set(linewidth=0.4, color="#bbbbbb")
-        line[0].set_ylabel(named("model", model), fontsize=SMALL)
+        line[0].set_ylabel(label("model", model), fontsize=SMALL)
     first, second = panels[0][0].get_lines()
     first.set_label("true path")
     second.set_label("latent means, after one affine map")
@@ -198,7 +189,7 @@ def paths(arrays: dict[str, Arrays]) -> Figure:
 
 
 def evidence(found: Sequence[Evidence]) -> Figure:
-    """The SAS estimate against the exact log marginal likelihood of the same points, and how far it is from it by N."""
+    """The SAS estimate against the exact log marginal likelihood of the same points, and the difference by N."""
     sizes = sorted({e.run.active_set for e in found}, key=str_order)
     figure = Figure(figsize=(COLUMN, 2.0), layout="constrained")
     against, by_number = figure.subplots(1, 2)
@@ -206,7 +197,7 @@ def evidence(found: Sequence[Evidence]) -> Figure:
         values = [(e.points, e.exact, e.estimate) for e in found if e.run.active_set == size]
         number, exact, estimate = np.array(values).T
         style: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)], "s": 12}
-        against.scatter(exact, estimate, label=named("active_set", size), **style)
+        against.scatter(exact, estimate, label=label("active_set", size), **style)
         by_number.scatter(number, estimate - exact, **style)
     quiet(against)
     against.locator_params("x", nbins=3)
@@ -217,6 +208,6 @@ def evidence(found: Sequence[Evidence]) -> Figure:
     by_number.axhline(0, color="black", linewidth=0.5, zorder=0)
     by_number.set_xscale("log")
     by_number.set_xlabel("points N", fontsize=SMALL)
-    by_number.set_ylabel("estimate less exact", fontsize=SMALL)
+    by_number.set_ylabel("estimate minus exact", fontsize=SMALL)
     add_legend(figure, against.get_legend_handles_labels()[0])
     return figure

@@ -1,4 +1,4 @@
-"""Tables inside a text, such as a README: what stands between two marks is made from runs.
+"""Tables inside a text, such as a README: whatever is between two marks is replaced by a table of runs.
 
 <!-- table table1 dataset=mnist,fmnist metric=rmse -->
 ...
@@ -13,18 +13,19 @@ from src.report.evidence import evidence_table
 from src.report.formats import markdown_body
 from src.report.records import Run
 from src.report.settings import settings_table
-from src.report.tables import Table, facts, paper_table
+from src.report.tables import Table, left_out, paper_table
+from src.runs import published
 from src.runs.errors import UserError
 
 BEGIN, END = "<!-- table ", "<!-- end of table -->"
 PLACE = re.compile(
-    rf"^(?P<begin>{BEGIN}(?P<name>\w+)(?P<choice>(?: \w+=[^\s=]+)*) -->\n)(?:(?!{BEGIN}).)*?^(?P<end>{END})$",
+    rf"^(?P<begin>{BEGIN}(?P<name>\w+)(?P<choice>(?: [\w.]+=[^\s=]+)*) -->\n)(?:(?!{BEGIN}).)*?^(?P<end>{END})$",
     re.DOTALL | re.MULTILINE,
 )
 
 
 def fill(path: Path, runs: Sequence[Run]) -> str:
-    """The text of a file with its tables made anew."""
+    """The text of a file with its tables renewed."""
     try:
         text = path.read_text()
     except OSError as error:
@@ -32,14 +33,14 @@ def fill(path: Path, runs: Sequence[Run]) -> str:
     places, marks = len(PLACE.findall(text)), {("\n" + text).count(f"\n{mark}") for mark in (BEGIN, END)}
     if not places or marks != {places}:
         raise UserError(
-            f"{path} has {places} places for tables, and other marks of them: a place is a line such as "
-            "<!-- table table1 metric=rmse,mae --> and, below it, <!-- end of table -->"
+            f"{path} has {places} complete places for tables, and marks that do not pair: a place starts with a line "
+            "such as <!-- table table1 metric=rmse,mae --> and ends with <!-- end of table -->"
         )
     return filled(text, runs)
 
 
 def filled(text: str, runs: Sequence[Run]) -> str:
-    """A text with its tables made anew."""
+    """A text with its tables renewed."""
 
     def made(place: re.Match[str]) -> str:
         choice = dict(option.split("=") for option in place["choice"].split())
@@ -50,16 +51,16 @@ def filled(text: str, runs: Sequence[Run]) -> str:
 
 
 def table_of(name: str, runs: Sequence[Run], choice: dict[str, list[str]]) -> Table:
-    """A table by its name, or some of its rows and columns."""
+    """A table by name, or some of its rows and columns."""
     others = {"evidence": evidence_table, "settings": settings_table}
     if name in others and choice:
-        raise UserError(f"the table {name} is whole or not at all: leave out {', '.join(choice)}")
+        raise UserError(f"table {name} cannot be narrowed: leave out {', '.join(choice)}")
     if name in others:
         table = others[name](runs)
-    elif name in facts()["tables"]:
+    elif name in published.tables():
         table = paper_table(name, runs, choice=choice)
     else:
-        raise UserError(f"there is no table {name}: choose of {', '.join([*facts()['tables'], *others])}")
+        raise UserError(f"there is no table {name}: choose from {', '.join([*published.tables(), *others])}")
     if table is None:
-        raise UserError(f"no run belongs into the table {name}")
+        raise UserError(f"table {name}: {left_out(runs).get(f'table {name}', 'no run belongs to it')}")
     return table

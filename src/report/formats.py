@@ -3,16 +3,18 @@
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 
-from src.report.tables import Row, Table, numbers, others_text
+from src.report.cells import Cell, others_text
+from src.report.tables import Row, Table
+from src.runs.published import numbers
 
-CSV_COLUMNS = (
-    "table", "row", "model", "dataset", "active_set", "metric", "mean", "sd", "runs", "not_done",
-    "published", "published_sd", "difference", "verdict", "remarks",
+BEFORE, AFTER = ("table", "row"), (
+    "mean", "sd", "runs", "not_done", "published", "published_sd", "difference", "verdict", "remarks",
 )  # fmt: skip
+FIRST, LAST = ("model", "dataset", "active_set"), ("metric",)  # the order of levels in CSV; others are between these
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "\N{MINUS SIGN}": r"$-$", "<": "$<$",
@@ -26,12 +28,12 @@ def markdown(tables: Sequence[Table]) -> str:
 
 
 def markdown_table(table: Table) -> str:
-    """One table below its title."""
+    """One table with its title."""
     return f"## {table.title}\n\n{markdown_body(table)}\n"
 
 
 def markdown_body(table: Table) -> str:
-    """One table, its remarks and what its numbers are; pipes in texts would end a cell."""
+    """One table, its remarks and a note on its numbers; pipes in texts are escaped, since they would end a cell."""
     head = ["", *(" ".join(column) for column in table.columns)]
     body = [[f"*{row.label}*" if row.kind != "ours" else row.label, *row.texts] for row in table.rows]
     lines = [head, ["---"] * len(head), *body]
@@ -41,34 +43,46 @@ def markdown_body(table: Table) -> str:
 
 
 def explanation(table: Table) -> str:
-    """What the numbers are."""
+    """What the numbers are, and the source of the published ones."""
     return f"{table.note} Published: {table.source}." if table.source else table.note
 
 
 def csv_text(tables: Sequence[Table]) -> str:
-    """All cells, one a line, for other programs."""
+    """One line per cell for other programs, with one column per level that any table uses."""
     text = io.StringIO()
+    levels = levels_in_use(tables)
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    writer.writerow((*BEFORE, *levels, *AFTER))
     for table in tables:
         labels = [row.label for row in table.rows if row.kind == "ours"]
         width = len(table.cells) // max(1, len(labels))
         for label, cell in zip((label for label in labels for _ in range(width)), table.cells, strict=True):
-            published = numbers(cell.published) if cell.published else (None, None)
-            others = others_text(cell) or ("" if cell.values or not cell.asked_for else "missing")
-            outcome = (cell.mean, cell.sd, len(cell.values), others)
-            verdict = (*published, cell.difference, cell.verdict, " ".join(filter(None, [cell.caveat, *cell.remarks])))
-            writer.writerow((table.name, label, *cell.place, *outcome, *verdict))
+            writer.writerow((table.name, label, *(cell.place.get(level) for level in levels), *outcome(cell)))
     return text.getvalue()
 
 
+def levels_in_use(tables: Iterable[Table]) -> list[str]:
+    """The levels of all cells: model, dataset, active set, settings, metric."""
+    used = dict.fromkeys(level for table in tables for cell in table.cells for level in cell.place)
+    between = [level for level in used if level not in (*FIRST, *LAST)]
+    return [level for level in (*FIRST, *between, *LAST) if level in used]
+
+
+def outcome(cell: Cell) -> tuple[float | int | str | None, ...]:
+    """The values of a cell in full precision."""
+    published = numbers(cell.published) if cell.published else (None, None)
+    others = others_text(cell) or ("" if cell.values or not cell.asked_for else "missing")
+    remarks = " ".join(filter(None, [cell.caveat, *cell.remarks]))
+    return (cell.mean, cell.sd, len(cell.values), others, *published, cell.difference, cell.verdict, remarks)
+
+
 def latex(tables: Sequence[Table]) -> str:
-    """A `table*` each, for `\\input` in any document; it needs no package."""
+    """One `table*` per table, for `\\input` in any document; no package is needed."""
     return "\n".join(latex_table(table) for table in tables)
 
 
 def latex_table(table: Table) -> str:
-    """One table with two levels of columns where there are two."""
+    """One table, with one line of column names per level."""
     head = [latex_head([column[level] for column in table.columns]) for level in range(len(table.columns[0]))]
     body = [latex_row(row, i > 0) for i, row in enumerate(table.rows)]
     remarks = [f"[{number}] {remark}" for number, remark in enumerate(table.remarks, 1)]
@@ -100,7 +114,7 @@ def latex_head(names: list[str]) -> str:
 
 
 def latex_row(row: Row, below: bool) -> str:
-    """One line; a gap sets the lines of a place apart from those above. Numbers are as narrow as papers have them."""
+    """One line, with a gap above each line of ours. Numbers below 1 lose their zero, as in papers."""
     label = latex_escaped(row.label) if row.kind == "ours" else rf"\quad\textit{{{row.label}}}"
     texts = [latex_escaped(re.sub(r"(?<![\d.])0\.(?=\d)", ".", text)) for text in row.texts]
     if row.kind == "published":
@@ -120,7 +134,7 @@ def html(tables: Sequence[Table]) -> str:
 
 
 def html_table(table: Table) -> str:
-    """One table in a box that scrolls by itself where the screen is narrow."""
+    """One table, in a box that scrolls on narrow screens."""
     levels = range(len(table.columns[0]))
     head = "".join(html_head([column[level] for column in table.columns]) for level in levels)
     body = "".join(html_row(row) for row in table.rows)

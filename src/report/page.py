@@ -12,35 +12,35 @@ from typing import Any
 import numpy as np
 
 from src.evaluation.canvas import PALETTE
+from src.evaluation.task import Arrays
 from src.report import formats
-from src.report.figures import Arrays, arrays_of
+from src.report.labels import label, metric_of, short
 from src.report.records import Records, Run, differing
-from src.report.settings import METRICS
-from src.report.tables import Table, facts, named, short
+from src.report.settings import overview_metrics
+from src.report.tables import Table
 from src.runs.record import now
 
 HERE = Path(__file__).parent
 MAX_EXPLORERS, MAX_BYTES = 12, 10_000_000  # of all explorers' pixels, before compression to about a third
 CURVE_POINTS = 150
 CAPTIONS = {
-    "latents": "Test images in latent space, {}; grey: predictive sd, each map to its own scale",
-    "generation": "Unseen views made from object and angle alone, {}",
+    "latents": "Test data in latent space, {}; grey: predictive sd, on a scale of its own in each map",
+    "generation": "Unseen views, generated from object and angle alone, {}",
     "paths": "Paths, {}",
     "evidence": "SAS estimate against the exact log marginal likelihood, and the difference by number of points{}",
 }
 
 
 def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence[Table], drawn: Sequence[Path]) -> str:
-    """The page, which asks nothing of a network or a server."""
-    arrays = {run.name: found for run in shown if (found := arrays_of(run))}
-    explored = [run for run in shown if "grid_mean" in arrays.get(run.name, {})]
-    points = points_each([arrays[run.name] for run in explored[:MAX_EXPLORERS]])
+    """The page, which loads nothing from a network or a server."""
+    explored = [run for run in shown if "grid_mean" in run.arrays]
+    points = points_each([run.arrays for run in explored[:MAX_EXPLORERS]])
     data = {
         **runs_table(records.runs),
         "details": {run.name: details(run) for run in records.runs},
         "curves": [curve for run in records.runs if (curve := curve_of(run))],
         "pictures": {run.name: pictures(run) for run in shown},
-        "explorers": [explorer_of(run, arrays[run.name], points) for run in explored[:MAX_EXPLORERS]],
+        "explorers": [explorer_of(run, points) for run in explored[:MAX_EXPLORERS]],
         "palette": PALETTE,
     }
     parts = {
@@ -49,7 +49,7 @@ def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence
         "data": json.dumps(finite(data), separators=(",", ":")).replace("<", "\\u003c"),
         "tables": formats.html(tables),
         "figures": "".join(figure(path) for path in drawn if not path.stem.startswith("objective")),
-        "notes": notes(records, [run.name for run in shown if run.name not in arrays], len(explored)),
+        "notes": notes(records, [run.name for run in shown if not run.arrays], len(explored)),
         "subtitle": escape(f"{len(records.runs)} runs in {outputs}, {now()[:16].replace('T', ' ')} UTC"),
     }
     text = (HERE / "page.html").read_text()
@@ -59,7 +59,7 @@ def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence
 
 
 def finite(value: Any) -> Any:
-    """The same with None for what JSON has no number for."""
+    """The same value with None for numbers that JSON cannot hold."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -68,19 +68,19 @@ def finite(value: Any) -> Any:
 
 
 def rounded(value: float, figures: int = 5) -> float:
-    """A number with so many significant figures: fewer letters in the page."""
+    """A number with few significant figures, which keeps the page small."""
     return float(f"{value:.{figures}g}")
 
 
 def runs_table(runs: Sequence[Run]) -> dict[str, Any]:
-    """Columns and rows of the table of runs: what it is, the settings that differ, the metrics."""
+    """Columns and rows of the table of runs: identity, metrics, and the settings that differ."""
     keys = differing(runs)
-    metrics = [metric for metric in METRICS if any(metric in run.metrics for run in runs)]
-    columns = [{"label": label, "title": label} for label in ("model", "dataset", "A", "seed", "status")]
-    columns += [{"label": named("metric", m), "title": f"{facts()['metrics'][m]['better']} is better"} for m in metrics]
+    metrics = overview_metrics(runs)
+    columns = [{"label": name, "title": name} for name in ("model", "dataset", "A", "seed", "status")]
+    columns += [{"label": metric_of(m).label, "title": f"{m}: {metric_of(m).better} is better"} for m in metrics]
     columns += [{"label": short(key), "title": key} for key in keys]
     rows = [
-        [named("model", run.model), named("dataset", run.dataset), run.active_set, run.seed, run.status]
+        [label("model", run.model), label("dataset", run.dataset), run.active_set, run.seed, run.status]
         + [rounded(run.metrics[m]) if m in run.metrics else None for m in metrics]
         + [run.settings.get(key) for key in keys]
         for run in runs
@@ -89,7 +89,7 @@ def runs_table(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def details(run: Run) -> dict[str, Any]:
-    """What the page tells of a single run."""
+    """What the page shows of a single run."""
     record = run.record
     error = "" if run.status != "failed" else last_line(run.folder / "log.txt")
     return {
@@ -105,7 +105,7 @@ def details(run: Run) -> dict[str, Any]:
 
 
 def last_line(path: Path) -> str:
-    """The last line of a log, which names the error."""
+    """The last line of a log, which is the error."""
     try:
         return (path.read_text().strip().splitlines() or [""])[-1]
     except OSError:
@@ -113,7 +113,7 @@ def last_line(path: Path) -> str:
 
 
 def curve_of(run: Run) -> dict[str, Any] | None:
-    """The objective of a run against epoch and time, thinned to what a small picture can show."""
+    """The objective of a run against epoch and time, thinned for a small picture."""
     history = run.history
     if len(history) < 2:
         return None
@@ -121,7 +121,7 @@ def curve_of(run: Run) -> dict[str, Any] | None:
     seconds = np.cumsum([row["seconds"] for row in history])
     return {
         "run": run.name,
-        "panel": f"{named('model', run.model)}, {named('dataset', run.dataset)}",
+        "panel": title(run),
         "size": run.active_set,
         "epoch": [int(i) + 1 for i in kept],
         "seconds": [rounded(seconds[i]) for i in kept],
@@ -129,14 +129,26 @@ def curve_of(run: Run) -> dict[str, Any] | None:
     }
 
 
+def title(run: Run) -> str:
+    """`SAS-GP, MNIST`."""
+    return f"{label('model', run.model)}, {label('dataset', run.dataset)}"
+
+
 def pictures(run: Run) -> list[str]:
-    """The run's own figures."""
-    paths = [run.folder / "figures" / f"{name}.png" for name in ("latent_map", "reconstructions")]
-    return [small_picture(path) for path in paths if path.exists()]
+    """The figures that the tasks left in the run's folder."""
+    return [picture for path in sorted((run.folder / "figures").glob("*.png")) if (picture := picture_or_none(path))]
+
+
+def picture_or_none(path: Path) -> str | None:
+    """A figure for the screen; None if the file is damaged."""
+    try:
+        return small_picture(path)
+    except OSError:
+        return None
 
 
 def small_picture(path: Path) -> str:
-    """A figure for the screen, a fifth of its PNG."""
+    """A figure for the screen, a fifth as large as its PNG."""
     from PIL import Image
 
     with Image.open(path) as image:
@@ -144,20 +156,20 @@ def small_picture(path: Path) -> str:
 
 
 def data_url(image: Any, kind: str, **options: Any) -> str:
-    """A Pillow image as text that stands for a file."""
+    """A Pillow image as text, in place of a file."""
     content = io.BytesIO()
     image.save(content, kind, **options)
     return f"data:image/{kind};base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
 def figure(path: Path) -> str:
-    """One of the report's figures, with a link to the file for print beside the page."""
+    """One figure of the report, with a link to the PDF beside the page."""
     from PIL import Image
 
     with Image.open(path) as image:
         wide = ' class="wide"' if image.width > 800 else ""
     kind, _, dataset = path.stem.partition("-")
-    caption = CAPTIONS[kind].format(named("dataset", dataset) if dataset else "")
+    caption = CAPTIONS[kind].format(label("dataset", dataset) if dataset else "")
     link = f'<a href="figures/{escape(path.stem)}.pdf">PDF</a>'
     return (
         f'<figure{wide}><img src="{small_picture(path)}" alt="{escape(caption)}">'
@@ -167,27 +179,28 @@ def figure(path: Path) -> str:
 
 def notes(records: Records, without: Sequence[str], explorable: int) -> str:
     """What is not in the report, and why."""
-    lines = [f"<code>{escape(name)}</code>: {escape(reason)}" for name, reason in records.passed_over.items()]
-    lines += [f"<code>{escape(name)}</code>: has no explorer.npz, which newer runs leave for maps" for name in without]
+    lines = [f"<code>{escape(name)}</code>: {escape(reason)}" for name, reason in records.skipped.items()]
+    lines += [f"<code>{escape(name)}</code>: no explorer.npz, which maps need and newer runs write" for name in without]
     if explorable > MAX_EXPLORERS:
         lines.append(f"The explorer holds {MAX_EXPLORERS} of {explorable} runs; --explore RUN chooses others.")
-    return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>" if lines else "<p>Nothing was passed over.</p>"
+    return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>" if lines else "<p>Nothing was skipped.</p>"
 
 
 def points_each(explored: Sequence[Arrays]) -> int:
-    """How many test images every explorer shows, so that all fit into the page's bytes beside the grids."""
+    """How many test images each explorer shows, so that all of them and the grids fit into the page."""
     grids = sum(found[key].size for found in explored for key in ("grid_mean", "grid_sd_images") if key in found)
     pixels = 2 * sum(math.prod(found["images"].shape[1:]) for found in explored)
     return max(100, (MAX_BYTES - grids) // max(1, pixels))
 
 
-def explorer_of(run: Run, arrays: Arrays, points: int) -> dict[str, Any]:
-    """Some of the points with their images, and the decoded grid of one run."""
+def explorer_of(run: Run, points: int) -> dict[str, Any]:
+    """Points with their images, and the decoded grid of one run."""
+    arrays = run.arrays
     grid, shape = arrays["grid_mean"], arrays["images"].shape[1:]
     n, side = min(points, len(arrays["z"])), len(grid)
     return {
         "run": run.name,
-        "title": f"{named('model', run.model)}, {named('dataset', run.dataset)}",
+        "title": title(run),
         "shape": as_image_shape(shape),
         "range": arrays["range"].tolist(),
         "side": side,
@@ -206,7 +219,7 @@ def explorer_of(run: Run, arrays: Arrays, points: int) -> dict[str, Any]:
 
 
 def sd_images(arrays: Arrays, shape: tuple[int, ...], side: int) -> dict[str, Any]:
-    """The sd of every pixel of the grid, where pixels differ in it."""
+    """The sd of every pixel of the grid, if pixels differ in it."""
     if "grid_sd_images" not in arrays:
         return {}
     images = arrays["grid_sd_images"].reshape(-1, *shape)
@@ -214,7 +227,7 @@ def sd_images(arrays: Arrays, shape: tuple[int, ...], side: int) -> dict[str, An
 
 
 def as_image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """(C, H, W); a vector is a line of pixels."""
+    """(C, H, W); a vector is one line of pixels."""
     return shape if len(shape) == 3 else (1, 1, math.prod(shape))
 
 

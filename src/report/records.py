@@ -1,4 +1,4 @@
-"""Runs as their folders tell of them: what is whole is read, what is not is named and passed over."""
+"""Runs, read from their folders. Incomplete or unrelated folders are listed and skipped."""
 
 import csv
 import json
@@ -8,35 +8,40 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zipfile import BadZipFile
 
 import yaml
 
 from src.runs import record
 from src.runs.errors import UserError
 from src.runs.files import read_json
-from src.runs.identity import Config, Value, settings
+from src.runs.identity import Config, Value
+from src.runs.published import levels_of, settings_of
 from src.runs.request import RunRequest
+
+if TYPE_CHECKING:
+    from src.evaluation.task import Arrays
 
 REPORT = "report"  # the report's own folder among the runs
 NAME = re.compile(r"(?P<model>[^-]+)-(?P<dataset>[^-]+)-(?:[^-]+-)?s\d+-[0-9a-f]{8}")
-MOVED_ASIDE = re.compile(NAME.pattern + r"\.\d{4}-\d\d-\d\dT.*")  # what `rerun=true` makes of a finished run
+MOVED_ASIDE = re.compile(NAME.pattern + r"\.\d{4}-\d\d-\d\dT.*")  # a finished run after `rerun=true`
 STATUSES = ("done", "running", "failed", "interrupted")
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times faster
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its settings, its status and, where it is finished, its metrics."""
+    """One run: its settings, its status and, if it is finished, its metrics."""
 
     folder: Path
     model: str
     dataset: str
-    status: str  # `running`, `done`, `failed` or `interrupted`; of a sweep's cell that never ran `missing`
+    status: str  # running, done, failed or interrupted; missing for a cell of a sweep that never ran
     config: Config = field(repr=False)
     record: dict[str, Any] = field(repr=False)
     metrics: dict[str, float] = field(repr=False)
-    evaluations: list[dict[str, Any]] = field(default_factory=list, repr=False)  # the metrics of later ones
+    evaluations: list[dict[str, Any]] = field(default_factory=list, repr=False)  # metrics of later evaluations
 
     @property
     def name(self) -> str:
@@ -45,89 +50,117 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """Of all that is random."""
+        """The seed of everything random."""
         return int(self.config["seed"])
 
     @property
     def active_set(self) -> Value:
-        """A, or `random`; None for models without one."""
+        """A, or `random`; None for models without an active set."""
         size: Value = self.config["model"].get("active_set")
         return size
 
     @cached_property
     def settings(self) -> dict[str, Value]:
-        """Everything that can change the numbers, the seed left out."""
-        return settings(self.config)
+        """Everything that can change the numbers, without the seed."""
+        return settings_of(self.config)
+
+    @cached_property
+    def levels(self) -> dict[str, Value]:
+        """The value of every level that tables may have, but the metric."""
+        return levels_of(self.model, self.dataset, self.settings)
 
     @cached_property
     def group(self) -> str:
-        """The same for runs that differ in their seed only."""
+        """The same for runs that differ only in their seed."""
         return json.dumps([self.model, self.dataset, self.settings], sort_keys=True)
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
-        """The rows of `history.csv`; none where there is no such file or it is not whole."""
+        """Loss and seconds of every epoch, from `history.csv`; empty if the file is missing or incomplete."""
         try:
             with (self.folder / "history.csv").open(newline="") as file:
-                rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-                return rows if rows and {"loss", "seconds"} <= rows[0].keys() else []
-        except (OSError, ValueError, TypeError):
+                head, *rows = csv.reader(file)
+            loss, seconds = head.index("loss"), head.index("seconds")
+            return [{"loss": float(row[loss]), "seconds": float(row[seconds])} for row in rows]
+        except (OSError, ValueError, IndexError):
             return []
+
+    @cached_property
+    def arrays(self) -> "Arrays":
+        """The arrays that the tasks left for figures and explorer; empty if there are none or the file is damaged."""
+        import numpy as np
+
+        try:
+            with (self.folder / "explorer.npz").open("rb") as file, np.load(file) as arrays:
+                return dict(arrays)
+        except (OSError, ValueError, EOFError, BadZipFile):
+            return {}
 
 
 class Records(NamedTuple):
     """What a folder of runs holds."""
 
     runs: list[Run]
-    passed_over: dict[str, str]  # the names of other folders, and why they are none
+    skipped: dict[str, str]  # the names of what is not in the report, and why
 
 
 def read(outputs: Path) -> Records:
-    """All runs below a folder, in the order of their names."""
+    """All runs in a folder, in the order of their names."""
     if not outputs.is_dir():
         raise UserError(f"there is no folder {outputs}")
-    found, passed_over = [], {}
+    found, skipped = [], {}
     for folder in sorted(path for path in outputs.iterdir() if path.is_dir()):
         if folder.name.startswith(".") or (folder.name == REPORT and not (folder / "record.json").exists()):
             continue
         try:
             found.append(read_run(folder))
         except (OSError, ValueError, yaml.YAMLError) as error:
-            passed_over[folder.name] = " ".join(str(error).split())
-    return Records(found, passed_over)
+            skipped[folder.name] = " ".join(str(error).split())
+    return Records(found, skipped)
 
 
 def read_run(folder: Path) -> Run:
-    """The run of one folder; a ValueError says in one sentence why there is none."""
+    """The run of one folder; a ValueError explains why the folder holds none."""
     if MOVED_ASIDE.fullmatch(folder.name):
         raise ValueError("an earlier run, moved aside by rerun=true")
     name = NAME.fullmatch(folder.name)
     if name is None or not (folder / "record.json").exists():
-        raise ValueError("not the folder of a run" if name is None else "half-written: it has no record.json")
+        raise ValueError("not the folder of a run" if name is None else "incomplete: it has no record.json")
     content, config = whole_json(folder / "record.json"), whole_yaml(folder / "config.yaml")
     if content.get("status") not in STATUSES:
-        raise ValueError(f"half-written: record.json has the status {content.get('status')}")
+        raise ValueError(f"incomplete: record.json has the status {content.get('status')}")
     check_config(config)
     status = current_status(folder, content)
     scores = whole_json(folder / "metrics.json") if status == "done" else {}
-    metrics = {key: value for key, value in scores.items() if isinstance(value, int | float)}
+    metrics = valid_metrics(config, scores)
     return Run(folder, name["model"], name["dataset"], status, config, content, metrics, later_evaluations(folder))
 
 
 def check_config(config: Config) -> None:
-    """Refuse a config that is not a run's."""
+    """Raise a ValueError if a config is not that of a run."""
     if not isinstance(config.get("model"), dict) or "seed" not in config:
-        raise ValueError("half-written: config.yaml has no model or no seed")
+        raise ValueError("incomplete: config.yaml has no model or no seed")
+
+
+def valid_metrics(config: Config, scores: dict[str, Any]) -> dict[str, float]:
+    """The numbers among the scores of a run.
+
+    Early runs with Bernoulli pixels recorded an `nlpd` under a clamped Normal. Bits have no density, so it is left out;
+    later runs record `nlp`.
+    """
+    bits = config["model"].get("likelihood") == "bernoulli"
+    numbers = {key: value for key, value in scores.items() if isinstance(value, int | float)}
+    return {key: value for key, value in numbers.items() if not (bits and key.partition("_")[0] == "nlpd")}
 
 
 def later_evaluations(folder: Path) -> list[dict[str, Any]]:
-    """The metrics of every whole file that `python -m src.evaluate` left."""
+    """The metrics of every complete file that `python -m src.evaluate` left."""
     paths = sorted((folder / "evaluations").glob("*.json"))
     return [content.get("metrics", {}) for path in paths if (content := json_or_nothing(path))]
 
 
 def current_status(folder: Path, content: dict[str, Any]) -> str:
-    """How the run stands now; in a folder that is not ours to lock, what its record says."""
+    """Status of the run now; if the folder cannot be locked, the recorded status."""
     try:
         return str(record.status(folder))
     except OSError:
@@ -135,15 +168,15 @@ def current_status(folder: Path, content: dict[str, Any]) -> str:
 
 
 def whole_json(path: Path) -> dict[str, Any]:
-    """A JSON file that must be there and whole."""
+    """A JSON file that must exist and be complete."""
     content = json_or_nothing(path)
     if content is None:
-        raise ValueError(f"half-written: {path.name} is missing or not whole")
+        raise ValueError(f"incomplete: {path.name} is missing or damaged")
     return content
 
 
 def json_or_nothing(path: Path) -> dict[str, Any] | None:
-    """A JSON file with an object in it; None for anything else."""
+    """A JSON object from a file; None for anything else."""
     try:
         content = read_json(path)
     except ValueError:
@@ -152,17 +185,17 @@ def json_or_nothing(path: Path) -> dict[str, Any] | None:
 
 
 def whole_yaml(path: Path) -> Config:
-    """A YAML file that must be there and whole."""
+    """A YAML file that must exist and be complete."""
     if not path.exists():
-        raise ValueError(f"half-written: it has no {path.name}")
+        raise ValueError(f"incomplete: it has no {path.name}")
     content = yaml.load(path.read_text(), Loader)
     if not isinstance(content, dict):
-        raise ValueError(f"half-written: {path.name} is empty")
+        raise ValueError(f"incomplete: {path.name} is empty")
     return content
 
 
 def differing(compared: Iterable[Run]) -> list[str]:
-    """The settings, other than the active set, in which runs of the same model and dataset differ."""
+    """The settings, except the active set, in which runs of the same model and dataset differ."""
     seen: dict[tuple[str, str], dict[str, Value]] = {}
     keys: set[str] = set()
     for run in compared:
@@ -172,15 +205,15 @@ def differing(compared: Iterable[Run]) -> list[str]:
 
 
 def find(outputs: Path, wanted: str) -> Run:
-    """A run by the path or the name of its folder, or by the end of its name, such as the fingerprint."""
+    """The run with this folder, name, or end of a name, such as the fingerprint."""
     if outputs.is_file():
-        raise UserError(f"{outputs} holds no folders of runs, from which alone {wanted} can be shown or compared")
+        raise UserError(f"{outputs} holds no folders of runs, which showing or comparing {wanted} needs")
     candidates = [Path(wanted), outputs / wanted]
     folder = next((path for path in candidates if (path / "record.json").exists()), None)
     if folder is None:
         named = [path for path in outputs.glob(f"*{wanted}") if (path / "record.json").exists()] if wanted else []
         if len(named) != 1:
-            raise UserError(f"{wanted} is not a run: {len(named)} folders in {outputs} have a name that ends so")
+            raise UserError(f"{wanted} is not a run: the names of {len(named)} folders in {outputs} end with it")
         folder = named[0]
     try:
         return read_run(folder.resolve())
@@ -189,7 +222,7 @@ def find(outputs: Path, wanted: str) -> Run:
 
 
 def representatives(candidates: Iterable[Run]) -> list[Run]:
-    """One finished run a dataset and model, for maps: of the lowest seed, the largest active set, the newest."""
+    """One finished run per dataset and model, for maps: the lowest seed, the largest active set, the newest."""
     best: dict[tuple[str, str], Run] = {}
     for run in sorted(candidates, key=prominence):
         if run.status == "done":
@@ -198,13 +231,13 @@ def representatives(candidates: Iterable[Run]) -> list[Run]:
 
 
 def prominence(run: Run) -> tuple[bool, int, float, str]:
-    """What sorts the run to show last; those that left nothing to show come first."""
+    """Sorts the run to show last; runs without anything to show come first."""
     size = run.active_set if isinstance(run.active_set, int) else 0
     return (run.folder / "explorer.npz").exists(), -run.seed, size, str(run.record.get("started"))
 
 
 def of_sweep(found: Iterable[Run], name: str, overrides: list[str]) -> list[Run]:
-    """The runs that are cells of a sweep, and stand-ins with the status `missing` for those that never ran."""
+    """The runs of a sweep, with stand-ins of status `missing` for cells that never ran."""
     from src.launch.cells import cells
 
     by_name = {run.name: run for run in found}
@@ -212,6 +245,6 @@ def of_sweep(found: Iterable[Run], name: str, overrides: list[str]) -> list[Run]
 
 
 def never_ran(cell: RunRequest) -> Run:
-    """A stand-in for a cell of a sweep without a run."""
+    """A stand-in for a cell of a sweep that never ran."""
     command = shlex.join(["python", "-m", "src.train", *cell.overrides])
     return Run(cell.folder, cell.model, cell.dataset, "missing", cell.config, {"command": command}, {})

@@ -1,34 +1,54 @@
-"""Everything that there is: a line for every group of settings, whatever model and dataset."""
+"""The table of all runs: one line per configuration, whatever its model and dataset."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from src.evaluation import registry
+from src.report.cells import mean_text, of_group
+from src.report.labels import label
 from src.report.records import Run, differing
-from src.report.tables import Place, Row, Table, mean_text, named, of_group, short
+from src.report.tables import Row, Table
+from src.runs.published import Place
 
-METRICS = ("rmse", "mae", "nlpd", "accuracy_1nn", "mse_sample", "path_rmse", "seconds_per_epoch")
+# The evidence has a table of its own. Objectives are bounds of different kinds (bits, reals): see the curves.
+ELSEWHERE = ("exact_evidence", "sas_estimate", "objective")
+
+
+def overview_metrics(runs: Iterable[Run]) -> list[str]:
+    """The metrics of the overview that some run has: those of tasks that can be better or worse, without variants."""
+    present = {name for run in runs for name in run.metrics}
+    known = registry.metrics().items()
+    return [name for name, m in known if m.better != "neither" and name not in ELSEWHERE and name in present]
 
 
 def settings_table(runs: Sequence[Run]) -> Table:
-    """One line for every group of settings, whatever model and dataset: everything that is there."""
+    """One line per configuration."""
     groups: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: (run.dataset, run.model, str(run.active_set).zfill(9))):
         groups.setdefault(run.group, []).append(run)
-    metrics = [metric for metric in METRICS if any(metric in run.metrics for run in runs)]
-    rows, cells = [], []
+    apart = settings_apart(runs)
+    metrics, rows, cells = overview_metrics(runs), [], []
     for group in groups.values():
-        line = [of_group(Place(group[0].model, group[0].dataset, group[0].active_set, m), group) for m in metrics]
+        place = place_of(group[0], apart[group[0].model, group[0].dataset])
+        line = [of_group({**place, "metric": metric}, group) for metric in metrics]
         counts = Counter(run.status for run in group)
-        texts = [", ".join(f"{counts[s]} {s}" for s in sorted(counts)), *(mean_text(c) for c in line)]
-        rows.append(Row(group_label(group[0], runs), "ours", texts, [""] * len(texts)))
+        texts = [", ".join(f"{counts[s]} {s}" for s in sorted(counts)), *map(mean_text, line)]
+        rows.append(Row(", ".join(label(*item) for item in place.items()), "ours", texts, [""] * len(texts)))
         cells += line
-    columns: list[tuple[str, ...]] = [("runs",), *((named("metric", metric),) for metric in metrics)]
+    columns: list[tuple[str, ...]] = [("runs",), *((label("metric", metric),) for metric in metrics)]
     return Table("settings", "All runs by their settings", "Mean ± sd over seeds.", "", columns, rows, [], cells)
 
 
-def group_label(run: Run, runs: Iterable[Run]) -> str:
-    """`Bayesian SAS-GP, MNIST, A = 400, max_epochs = 20`, with what sets it apart from others of model and dataset."""
-    size = [] if run.active_set is None else [named("active_set", run.active_set)]
-    keys = differing(other for other in runs if (other.model, other.dataset) == (run.model, run.dataset))
-    own = [f"{short(key)} = {run.settings[key]}" for key in keys if key in run.settings]
-    return ", ".join([named("model", run.model), named("dataset", run.dataset), *size, *own])
+def settings_apart(runs: Iterable[Run]) -> dict[tuple[str, str], list[str]]:
+    """The settings that tell runs apart, by model and dataset."""
+    together: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        together.setdefault((run.model, run.dataset), []).append(run)
+    return {key: differing(same) for key, same in together.items()}
+
+
+def place_of(run: Run, keys: Iterable[str]) -> Place:
+    """Model, dataset, active set and the settings that tell a run apart from others of its model and dataset."""
+    size = {} if run.active_set is None else {"active_set": run.active_set}
+    own = {key: run.settings[key] for key in keys if key in run.settings}
+    return {"model": run.model, "dataset": run.dataset, **size, **own}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from src.report import archive, records, tables
+from src.report import archive, labels, records, tables
 from src.report.__main__ import main
 from src.report.evidence import evidence_of, evidence_table
 from src.report.formats import markdown
@@ -26,7 +26,7 @@ def test_the_tables_of_a_file_of_runs_are_those_of_the_runs(tmp_path: Path) -> N
     main([str(outputs / "report" / "runs.json"), "--to", str(tmp_path / "again")])
     for name in ("tables.md", "tables.csv", "tables.tex", "runs.json"):
         assert (tmp_path / "again" / name).read_text() == (outputs / "report" / name).read_text(), name
-    row = tables.minus("| SAS$GP, MNIST, A = 200, seed 0, N = 3,000 | -0.5000 | -0.6250 ± 0.0100 | -0.1250 |").replace(
+    row = labels.minus("| SAS$GP, MNIST, A = 200, seed 0, N = 3,000 | -0.5000 | -0.6250 ± 0.0100 | -0.1250 |").replace(
         "$", "-"
     )
     assert row in (tmp_path / "again" / "tables.md").read_text()
@@ -53,7 +53,7 @@ WITHOUT_MODEL = {"name": "sas-mnist-s0-00000000", "status": "done", "record": {}
 def test_another_file_is_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "runs.json"
     path.write_text(content)
-    with pytest.raises(UserError, match="no file of runs"):
+    with pytest.raises(UserError, match="is not a file of runs"):
         archive.read(path)
 
 

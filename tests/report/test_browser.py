@@ -89,9 +89,10 @@ def opened(request: pytest.FixtureRequest, browser: Any, trained: Path) -> Itera
 def decoded(trained: Path, model: str, z: tuple[float, float]) -> np.ndarray:
     """What the run's own checkpoint decodes, [8, 8]."""
     (folder,) = trained.glob(f"{model}-digits-*")
-    loaded = experiment.load_model(composed(f"model={model}", "dataset=digits"), folder)
+    loaded: Any = experiment.load_model(folder)
     with torch.no_grad():
-        return loaded.decode(torch.tensor([z])).mean[0, 0].clamp(0, 1).numpy()
+        image: np.ndarray = loaded.decode(torch.tensor([z]), loaded.given(), None).mean[0, 0].clamp(0, 1).numpy()
+    return image
 
 
 def grid_point(opened: Opened) -> tuple[float, float]:
@@ -242,7 +243,7 @@ def test_curves_go_against_epoch_or_time(opened: Opened) -> None:
     assert len(by_epoch) == len(by_time) == 5 and by_epoch != by_time
 
 
-def test_the_page_is_as_wide_as_the_screen_and_names_what_it_passed_over(opened: Opened) -> None:
+def test_the_page_is_as_wide_as_the_screen_and_lists_what_it_skipped(opened: Opened) -> None:
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert "<i>foreign: not the folder of a run" in opened.page.inner_text("#notes")
     assert opened.page.locator("figure.table table").count() >= 2 and opened.page.locator(".gallery img").count() >= 1

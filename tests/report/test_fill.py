@@ -43,17 +43,29 @@ def test_only_the_tables_are_made_anew_with_the_rows_and_columns_of_the_mark(out
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("no mark", "has 0 places for tables"),
+        ("no mark", "has 0 complete places for tables"),
         (
             "<!-- table table1 -->\nprose\n<!-- table table2 -->\n<!-- end of table -->",
-            "has 1 places for tables, and other",
+            "has 1 complete places for",
         ),
-        (f"{TEXT}<!-- table table1 dataset = mnist -->\n<!-- end of table -->", "has 2 places for tables, and other"),
-        ("<!-- table settings dataset=mnist -->\n<!-- end of table -->", "is whole or not at all: leave out dataset"),
-        ("<!-- table table7 -->\n<!-- end of table -->", "there is no table table7: choose of table1"),
-        ("<!-- table table1 metric=speed -->\n<!-- end of table -->", "there is no metric=speed in this table"),
-        ("<!-- table table2 colour=red -->\n<!-- end of table -->", "there is no colour=red in this table"),
-        ("<!-- table moving_ball -->\n<!-- end of table -->", "no run belongs into the table moving_ball"),
+        (
+            f"{TEXT}<!-- table table1 dataset = mnist -->\n<!-- end of table -->",
+            "has 2 complete places for",
+        ),
+        (
+            "<!-- table settings dataset=mnist -->\n<!-- end of table -->",
+            "settings cannot be narrowed: leave out dataset",
+        ),
+        ("<!-- table table7 -->\n<!-- end of table -->", "there is no table table7: choose from table1"),
+        (
+            "<!-- table table1 metric=speed -->\n<!-- end of table -->",
+            "table table1: there is no metric=speed",
+        ),
+        (
+            "<!-- table table2 colour=red -->\n<!-- end of table -->",
+            "table table2: there is no colour=red",
+        ),
+        ("<!-- table moving_ball -->\n<!-- end of table -->", "table moving_ball: no run belongs to it"),
     ],
 )
 def test_what_cannot_be_filled_is_refused_before_anything_is_written(

@@ -67,6 +67,21 @@ def test_latex_is_narrow_and_escaped(filled: list[Table]) -> None:
     assert r"a\_b \& $<$c$>$ $|$ 5\%" in text
 
 
+def test_only_the_zero_before_a_point_is_dropped() -> None:
+    texts = ["10.25", "0.25 ± 0.05", "\N{MINUS SIGN}0.5", "100.0", "0", "A = 0.5"]
+    row = formats.latex_row(tables.Row("x", "ours", texts, [""] * len(texts)), below=False)
+    assert row == r"x & 10.25 & .25 $\pm$ .05 & $-$.5 & 100.0 & 0 & A = .5 \\"
+
+
+def test_csv_has_one_column_per_level_in_use(tmp_path: Path) -> None:
+    for epochs in (20, 40):
+        write_run(tmp_path, "vae", "digits", active_set=None, epochs=epochs)
+    text = formats.csv_text([settings_table(records.read(tmp_path).runs)])
+    head = text.splitlines()[0].split(",")
+    assert head[:6] == ["table", "row", "model", "dataset", "trainer.max_epochs", "metric"] and "active_set" not in head
+    assert [row["trainer.max_epochs"] for row in csv.DictReader(io.StringIO(text))] == ["20", "40"]
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex")
 @pytest.mark.parametrize("layout", ["", "twocolumn"])
 def test_latex_compiles(layout: str, filled: list[Table], tmp_path: Path) -> None:

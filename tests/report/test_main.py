@@ -20,8 +20,8 @@ def test_everything_is_written_and_told(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "other").mkdir()
     main([str(tmp_path)])
     told = capsys.readouterr().out
-    assert "3 runs: 2 done, 1 failed" in told and "passed over other: not the folder of a run" in told
-    assert f"no latent map of {old.name}: it has no explorer.npz" in told
+    assert "3 runs: 2 done, 1 failed" in told and "skipped other: not the folder of a run" in told
+    assert f"no latent map of {old.name}: no explorer.npz" in told
     report = tmp_path / "report"
     names = {str(path.relative_to(report)) for path in report.rglob("*.*")}
     figures = {f"figures/{name}.{kind}" for name in ("objective-mnist", "latents-mnist") for kind in ("pdf", "png")}
@@ -54,7 +54,7 @@ def test_the_explorer_shows_the_runs_that_are_asked_for(tmp_path: Path) -> None:
         (["."], "there is no run in ."),
         ([".", "--explore", "a"], "there is no run in ."),
         ([".", "--sweep", "none"], "Could not find 'sweep/none'"),
-        ([".", "--sweep", "smoke", "outputs"], "takes overrides such as trainer.max_epochs=20, not outputs"),
+        ([".", "--sweep", "smoke", "outputs"], "takes overrides such as trainer.max_epochs=20: put outputs before"),
     ],
 )
 def test_what_a_person_can_mend_is_one_sentence(
@@ -73,8 +73,15 @@ def test_help_answers_without_heavy_imports() -> None:
     assert result.returncode == 0 and "usage: python -m src.report" in result.stdout, result.stderr
 
 
+def test_lightning_is_not_loaded(tmp_path: Path) -> None:
+    write_explorer(write_run(tmp_path, loss=[1.0, 0.5]))
+    code = "import sys; from src.report.__main__ import main; main([sys.argv[1]]); "
+    code += "assert not {'pytorch_lightning', 'torchmetrics', 'sklearn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True)
+
+
 def test_200_records_take_less_than_10_seconds(tmp_path: Path) -> None:
-    """In seconds of the processor, so that a busy machine does not matter; tables, figures and page together."""
+    """Seconds of the processor for tables, figures and page; a busy machine inflates them less than the clock."""
     loss = (0.2 + np.exp(-np.arange(300) / 50)).tolist()
     for i in range(200):
         model, dataset, size = ("sas", "bayesian_sas")[i % 2], ("mnist", "fmnist")[i // 2 % 2], 100 * 2 ** (i % 5)

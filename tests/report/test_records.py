@@ -1,4 +1,4 @@
-"""What is whole is read; what is not is named, with the reason, and passed over."""
+"""Complete runs are read; others are listed with the reason and skipped."""
 
 import json
 import os
@@ -13,8 +13,11 @@ from tests.report.handmade import write_run
 
 BREAK: dict[str, tuple[Callable[[Path], object], str]] = {
     "no record": (lambda run: (run / "record.json").unlink(), "no record.json"),
-    "half a record": (lambda run: (run / "record.json").write_text('{"status": "do'), "record.json is missing or not"),
-    "a record of nothing": (lambda run: (run / "record.json").write_text("[]"), "record.json is missing or not whole"),
+    "half a record": (
+        lambda run: (run / "record.json").write_text('{"status": "do'),
+        "record.json is missing or",
+    ),
+    "a record of nothing": (lambda run: (run / "record.json").write_text("[]"), "record.json is missing or"),
     "an unknown status": (lambda run: (run / "record.json").write_text('{"status": "odd"}'), "the status odd"),
     "no config": (lambda run: (run / "config.yaml").unlink(), "no config.yaml"),
     "half a config": (lambda run: (run / "config.yaml").write_text("model:\n  a: [1, "), "expected"),
@@ -22,20 +25,20 @@ BREAK: dict[str, tuple[Callable[[Path], object], str]] = {
     "a config of something else": (lambda run: (run / "config.yaml").write_text("a: 1"), "no model or no seed"),
     "half the metrics": (
         lambda run: (run / "metrics.json").write_text('{"rmse": 0.'),
-        "metrics.json is missing or not",
+        "metrics.json is missing or damaged",
     ),
     "bytes that are no text": (lambda run: (run / "config.yaml").write_bytes(b"\xff\xfe\x00"), "decode"),
 }
 
 
 @pytest.mark.parametrize("case", BREAK)
-def test_half_written_runs_are_named_and_passed_over(case: str, tmp_path: Path) -> None:
+def test_incomplete_runs_are_listed_and_skipped(case: str, tmp_path: Path) -> None:
     whole, broken = write_run(tmp_path, seed=0), write_run(tmp_path, seed=1)
     damage, reason = BREAK[case]
     damage(broken)
     found = records.read(tmp_path)
     assert [run.folder for run in found.runs] == [whole]
-    assert list(found.passed_over) == [broken.name] and reason in found.passed_over[broken.name]
+    assert list(found.skipped) == [broken.name] and reason in found.skipped[broken.name]
 
 
 def test_foreign_folders_are_named_and_our_own_are_not(tmp_path: Path) -> None:
@@ -46,7 +49,7 @@ def test_foreign_folders_are_named_and_our_own_are_not(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     found = records.read(tmp_path)
     assert len(found.runs) == 1
-    assert found.passed_over == {
+    assert found.skipped == {
         "notebooks": "not the folder of a run",
         f"{run.name}.2026-01-01T000000+0000": "an earlier run, moved aside by rerun=true",
     }
@@ -63,7 +66,7 @@ def test_a_run_without_metrics_or_process_is_interrupted_whatever_its_record_say
 def test_an_unreadable_folder_is_named(tmp_path: Path) -> None:
     run = write_run(tmp_path)
     (run / "config.yaml").chmod(0)
-    assert "Permission denied" in records.read(tmp_path).passed_over[run.name]
+    assert "Permission denied" in records.read(tmp_path).skipped[run.name]
 
 
 def test_the_name_and_the_config_say_what_a_run_is(tmp_path: Path) -> None:
@@ -83,6 +86,15 @@ def test_a_history_that_is_not_whole_is_none(tmp_path: Path) -> None:
 def test_a_foreign_history_is_none(text: str, tmp_path: Path) -> None:
     (write_run(tmp_path) / "history.csv").write_text(text)
     assert records.read(tmp_path).runs[0].history == []
+
+
+def test_the_density_that_runs_on_bits_once_recorded_is_left_out(tmp_path: Path) -> None:
+    """It was that of a clamped Normal; that of a Gaussian, and the new one of bits, are kept."""
+    old = {"nlpd": -2.4, "nlpd_sd": 0.1, "nlpd_c2000_mixture": -2.5, "nlp": 0.1, "rmse": 0.2}
+    write_run(tmp_path, "gp_vae", active_set=None, metrics=old, likelihood="bernoulli")
+    write_run(tmp_path, "svgp_vae", active_set=None, metrics=old, likelihood="gaussian")
+    bits, reals = records.read(tmp_path).runs
+    assert bits.metrics == {"nlp": 0.1, "rmse": 0.2} and reals.metrics == old
 
 
 def test_seeds_and_paths_make_no_other_group_but_settings_do(tmp_path: Path) -> None:

@@ -5,10 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from src.report import records, tables
-from src.report.settings import settings_table
-from src.report.tables import Cell, Place, Table
+from src.report import cells, records, tables
+from src.report.__main__ import main
+from src.report.cells import Cell
+from src.report.fill import table_of
+from src.report.labels import minus
+from src.report.tables import Table
+from src.runs import published
+from src.runs.errors import UserError
+from src.runs.published import Place
 from tests.report.handmade import config_of, write_run
 
 
@@ -19,7 +26,7 @@ def table(outputs: Path, name: str, sweep: bool = False) -> Table:
 
 
 def cell(table: Table, **place: Any) -> Cell:
-    (found,) = [c for c in table.cells if all(getattr(c.place, key) == value for key, value in place.items())]
+    (found,) = [c for c in table.cells if all(c.place[key] == value for key, value in place.items())]
     return found
 
 
@@ -104,23 +111,80 @@ def test_of_two_runs_with_the_same_settings_and_seed_the_newest_counts(tmp_path:
     assert rmse.values == (0.2,) and rmse.others == () and "3 runs have the same settings and seed 0" in rmse.remarks[0]
 
 
-def test_runs_that_are_not_what_the_paper_did_are_in_the_table_of_settings_only(tmp_path: Path) -> None:
-    write_run(tmp_path, latent_dim=5, metrics={"rmse": 0.1})
-    runs = records.read(tmp_path).runs
-    assert tables.paper_tables(runs) == []
-    (row,) = settings_table(runs).rows
-    assert row.label == "Bayesian SAS-GP, MNIST, A = 400" and row.texts == ["1 done", "0.1000"]
+def test_failed_runs_do_not_displace_a_finished_one(tmp_path: Path) -> None:
+    for seed in (0, 1, 2):
+        write_run(tmp_path, seed=seed, epochs=300, status="failed")
+    write_run(tmp_path, seed=0, epochs=20, metrics={"rmse": 0.2})
+    rmse = cell(table(tmp_path, "table1"), **HERE, metric="rmse")
+    assert rmse.values == (0.2,) and "max_epochs = 20: 0.2000 (1); max_epochs = 300: 3 failed" in rmse.remarks[0]
 
 
-def test_every_group_has_a_line_in_the_table_of_settings(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        write_run(tmp_path, "sas", "digits", seed, active_set=50, metrics={"rmse": 0.2 + 0.1 * seed})
-    write_run(tmp_path, "sas", "digits", active_set=50, epochs=40, status="failed")
-    found = settings_table(records.read(tmp_path).runs)
-    assert {row.label: row.texts for row in found.rows} == {
-        "SAS-GP, digits, A = 50, max_epochs = 20": ["2 done", "0.2500 ± 0.0707"],
-        "SAS-GP, digits, A = 50, max_epochs = 40": ["1 failed", ""],
+@pytest.fixture
+def inducing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table by inducing points and bound, of whatever model, in a file of its own; returns a folder for runs."""
+    spec = {
+        "title": "Errors by inducing points",
+        "source": "A paper",
+        "rows": {"dataset": ["mnist"], "model.num_inducing": [50, 100]},
+        "columns": {"model.bound": ["svi", "collapsed"], "metric": ["rmse"]},
+        "not_comparable": [{"model.num_inducing": 100, "because": "Another number of points."}],
+        "published": {"mnist": {50: {"svi": {"rmse": 0.3}}, 100: {"svi": {"rmse": "0.2 ± 0.1"}}}},
     }
+    content = {"models": {}, "datasets": {"mnist": "MNIST"}, "tables": {"inducing": spec}}
+    (tmp_path / "published.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    monkeypatch.setattr(published, "PUBLISHED", tmp_path / "published.yaml")
+    return tmp_path / "outputs"
+
+
+def test_rows_and_columns_are_any_settings(inducing: Path) -> None:
+    for number, bound, error in ((50, "svi", 0.25), (100, "svi", 0.2), (100, "collapsed", 0.1)):
+        write_run(inducing, "mine", active_set=None, metrics={"rmse": error}, num_inducing=number, bound=bound)
+    found = table(inducing, "inducing")
+    assert found.columns == [("bound = svi", "RMSE"), ("bound = collapsed", "RMSE")]
+    assert [(row.label, row.texts) for row in found.rows] == [
+        ("MNIST num_inducing = 50", ["0.2500 (1)", "missing"]),
+        ("published", ["0.3", ""]),
+        ("difference", [minus("-0.0500 better"), ""]),
+        ("MNIST num_inducing = 100", ["0.2000 (1)", "0.1000 (1)"]),
+        ("published", ["0.2 ± 0.1 [1]", ""]),
+    ]
+    assert found.remarks == ["Another number of points."]
+
+
+def test_models_compete_where_a_table_does_not_tell_them_apart(inducing: Path) -> None:
+    for model, error in (("mine", 0.2), ("yours", 0.1)):
+        write_run(inducing, model, active_set=None, metrics={"rmse": error}, num_inducing=50, bound="svi", own=model)
+    first = cell(table(inducing, "inducing"), **{"model.num_inducing": 50, "model.bound": "svi"})
+    assert first.remarks == ("Several configurations match; the first is shown: mine: 0.2000 (1); yours: 0.1000 (1).",)
+
+
+def test_a_setting_that_no_run_has_is_named_with_its_table(
+    inducing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(inducing, bound="svi", num_inducng=50)
+    runs = records.read(inducing).runs
+    assert tables.paper_tables(runs) == []
+    assert tables.left_out(runs) == {"table inducing": "none of its runs has the setting model.num_inducing"}
+    main([str(inducing), "--format", "md,html"])
+    reason = "table inducing: none of its runs has the setting model.num_inducing"
+    assert f"skipped {reason}" in capsys.readouterr().out
+    with pytest.raises(UserError, match=reason):
+        table_of("inducing", runs, {})
+
+
+def test_a_metric_that_no_task_defines_is_named_with_its_table(inducing: Path, tmp_path: Path) -> None:
+    write_run(inducing, bound="svi", num_inducing=50)
+    content = (tmp_path / "published.yaml").read_text().replace("rmse", "rsme")
+    (tmp_path / "published.yaml").write_text(content)
+    with pytest.raises(UserError, match="table inducing: there is no metric rsme; the tasks define rmse"):
+        tables.paper_tables(records.read(inducing).runs)
+
+
+def test_settings_that_moved_or_are_null_make_no_other_configuration(tmp_path: Path) -> None:
+    """Runs of before and after a class moved, or an option came that is null by default."""
+    write_run(tmp_path, seed=0, kernel={"_target_": "src.auxiliary.rbf"})
+    write_run(tmp_path, seed=1, kernel={"_target_": "src.gp.kernels.rbf"}, option=None)
+    assert len(cell(table(tmp_path, "table1"), **HERE, metric="rmse").values) == 2
 
 
 def test_of_a_sweep_only_its_rows_and_columns_are_shown_and_what_never_ran_is_counted(tmp_path: Path) -> None:
@@ -161,34 +225,11 @@ def test_the_other_papers_tables(tmp_path: Path) -> None:
     write_run(tmp_path, "svgp_vae", "rotated_mnist", active_set=None, metrics=scores, optimizer=rates)
     write_run(tmp_path, "gp_vae", "moving_ball", active_set=None, metrics={"path_rmse": 0.44})
     rotated = table(tmp_path, "rotated_mnist")
-    assert text(rotated, "SVGP-VAE", ("test MSE",), "difference") == tables.minus("-0.0015 better")
+    assert text(rotated, "SVGP-VAE", ("test MSE",), "difference") == minus("-0.0015 better")
     assert text(rotated, "CVAE", ("test MSE",), "published") == "0.0796 ± 0.0023"
     assert text(table(tmp_path, "moving_ball"), "GP-VAE", ("path RMSE",)) == "0.440 (1)"
 
 
-def test_every_published_value_is_a_mean_and_an_sd_of_a_known_metric_in_a_place_of_its_table() -> None:
-    for name, spec in tables.facts()["tables"].items():
-        places = [
-            tables.cell(spec, row | column, [], False)
-            for row in tables.axis(spec["rows"])
-            for column in tables.axis(spec["columns"])
-        ]
-        shown = [c.published for c in places if c.published]
-        written = [text for model in spec["published"].values() for data in model.values() for text in data.values()]
-        flat = [value for text in written for value in (text.values() if isinstance(text, dict) else [text])]
-        assert sorted(shown) == sorted(flat), name
-        assert all(mean > sd > 0 for mean, sd in map(tables.numbers, shown))
-        assert all(c.place.metric in tables.facts()["metrics"] for c in places)
-
-
-def test_published_values_are_the_papers() -> None:
-    """A few, typed anew from Tables 1 and 2 of the SAS paper and Table 1 of the SVGP-VAE paper."""
-    published = {name: spec["published"] for name, spec in tables.facts()["tables"].items()}
-    assert published["table1"]["sas"]["cifar10"]["nlpd"][400] == "0.332 ± 0.189"
-    assert published["table1"]["bayesian_sas"]["fmnist"]["rmse"][200] == "0.188 ± 0.020"
-    assert published["table2"]["vae"]["fmnist"]["accuracy_1nn"] == "0.58 ± 0.008"
-    assert published["rotated_mnist"]["gp_vae"]["rotated_mnist"]["mse_sample"] == "0.0370 ± 0.0012"
-
-
 def test_a_place_without_runs_is_empty() -> None:
-    assert tables.ours_at(Place("sas", "mnist", 100, "rmse"), []) == Cell(Place("sas", "mnist", 100, "rmse"))
+    place: Place = {"model": "sas", "dataset": "mnist", "active_set": 100, "metric": "rmse"}
+    assert cells.ours_at(place, []) == Cell(place)
