@@ -170,22 +170,30 @@ def checked_targets(stored: Stored | None, num_data: int) -> np.ndarray | None:
 
 def real_targets(stored: Stored, num_data: int) -> np.ndarray:
     """Real targets as float32 [N, P], all finite."""
-    targets = stored.array.reshape(len(stored.array), -1).astype(np.float32)
-    if len(targets) != num_data or not np.isfinite(targets).all():
+    if stored.array.shape[:1] != (num_data,) or not np.isfinite(stored.array).all():
         raise UserError(f"{describe(stored)} must have finite targets for each of the {num_data} samples")
-    return targets
+    return stored.array.reshape(num_data, -1).astype(np.float32)
 
 
 def encode_targets(*splits: np.ndarray | None) -> list[Tensor | None]:
     """Real targets as they are; labels as 0 to P - 1, the same number for the same label in all splits."""
     present = [targets for targets in splits if targets is not None]
-    kinds = {targets.ndim for targets in present}
+    kinds = {kind_of(targets) for targets in present}
     if len(kinds) > 1:
-        raise UserError("dataset.train_labels and dataset.test_labels must both be classes or both be real numbers")
-    if kinds == {2}:
+        raise UserError(
+            f"the labels of the training and the test samples are of different kinds: {' and '.join(sorted(kinds))}"
+        )
+    if present and present[0].ndim == 2:
         return [None if targets is None else torch.from_numpy(targets) for targets in splits]
     classes = np.unique(np.concatenate(present)) if present else np.empty(0)
     return [None if labels is None else torch.from_numpy(np.searchsorted(classes, labels)) for labels in splits]
+
+
+def kind_of(targets: np.ndarray) -> str:
+    """What labels must be in both splits: integers, strings, or so many real numbers per sample."""
+    if targets.ndim == 2:
+        return f"real numbers [N, {targets.shape[1]}]"
+    return "strings" if targets.dtype.kind in "US" else "integers"
 
 
 def hold_out(data: Split) -> tuple[Split, Split]:

@@ -133,10 +133,15 @@ def split_of(x: Tensor | np.ndarray, y: Tensor | None = None, **others: Tensor |
     """A split of a tensor, or of an array that is in memory or mapped from a file."""
     if isinstance(x, Tensor):
         return Split(Storage(x), y, **others)
-    file = None
-    if isinstance(x, np.memmap) and x.filename is not None and x.flags.c_contiguous:
-        file = RowFile(Path(x.filename), x.offset)
-    return Split(Storage(torch.from_numpy(x), file=file), y, **others)
+    return Split(Storage(torch.from_numpy(x), file=file_of(x)), y, **others)
+
+
+def file_of(x: np.ndarray) -> RowFile | None:
+    """The file that holds the rows of an array one after the other, or None: a slice keeps the offset of its whole."""
+    if not isinstance(x, np.memmap) or x.filename is None or not x.flags.c_contiguous:
+        return None
+    path = Path(x.filename)
+    return RowFile(path, x.offset) if x.offset + x.nbytes == path.stat().st_size else None
 
 
 def chunk_rows(num_points: int, size: int, groups: Tensor | None) -> Iterator[Tensor]:

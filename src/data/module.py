@@ -60,7 +60,7 @@ class DataModule(LightningDataModule):
             shape=shape,
             num_train=len(self.train),
             batch_size=self.batch_size,
-            target=target_of(self.train.y),
+            target=target_of(self.train.y, self.test.y),
             aux=self.aux_names if self.train.aux is not None else (),
             objects=None if self.objects is None else len(self.objects),
             group=self.group,
@@ -81,13 +81,13 @@ class DataModule(LightningDataModule):
         return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 
 
-def target_of(y: Tensor | None) -> Target:
-    """Class ids are integers [N], real targets floats [N, P]."""
-    if y is None:
+def target_of(train: Tensor | None, test: Tensor | None) -> Target:
+    """Class ids are integers [N], real targets floats [N, P]. Classes that only the test split has count too."""
+    if train is None:
         return Target()
-    if y.is_floating_point():
-        return Target("real", y.shape[1])
-    return Target("class", int(y.max()) + 1)
+    if train.is_floating_point():
+        return Target("real", train.shape[1])
+    return Target("class", 1 + max(int(y.max()) for y in (train, test) if y is not None))
 
 
 def subset(split: Split, size: int | None, seed: int, name: str) -> Split:
