@@ -36,7 +36,8 @@ class Generation(Task):
         x = model.as_float(test.x)
 
         def error(z: Tensor) -> float:
-            return float((model.decode(z, None, test.aux).mean - x).square().mean())
+            difference = model.decode(z, None, test.aux).mean - x
+            return float((difference if test.mask is None else difference[test.mask]).square().mean())
 
         return {"mse_sample": error(q.mean + q.stddev * noise), "mse_mean": error(q.mean)}
 

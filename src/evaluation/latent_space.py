@@ -15,6 +15,7 @@ from torch.distributions import Normal
 
 from src.evaluation.task import Arrays, Subject, Task, decoded
 from src.models.capabilities import HasLatents
+from src.models.likelihoods import masked
 from src.runs.randomness import stream
 
 if TYPE_CHECKING:
@@ -54,10 +55,11 @@ class LatentSpace(Task):
         drawn = data.test.draw(size, stream(0, len(data.test)))
         z = subject.test_latents[drawn.index]
         x, mean = model.as_float(drawn.x).cpu(), decoded(model, z, subject.given, drawn.aux).mean
-        scale = (0.0, 1.0) if data.facts.scale == "image" else (x.min().item(), x.max().item())
+        observed = x if drawn.mask is None else x[drawn.mask]
+        scale = (0.0, 1.0) if data.facts.scale == "image" else (observed.min().item(), observed.max().item())
         arrays = {
             "z": z.float().numpy(),
-            "error": (x - mean).flatten(1).square().mean(1).sqrt().float().numpy(),
+            "error": rmse_of_each(x - mean, drawn.mask).float().numpy(),
             "range": np.array(scale),
             "images": as_bytes(x, scale),
             "reconstructions": as_bytes(mean, scale),
@@ -91,8 +93,17 @@ def decoded_grid(subject: Subject, z: Tensor, scale: tuple[float, float]) -> Arr
     return arrays
 
 
+def rmse_of_each(error: Tensor, mask: Tensor | None) -> Tensor:
+    """The root mean squared error [n] of the observed values of each point; 0 for a point without any."""
+    squared = error.flatten(1).square()
+    if mask is None:
+        return squared.mean(1).sqrt()
+    observed = mask.flatten(1)
+    return (masked(squared, observed).sum(1) / observed.sum(1).clamp_min(1)).sqrt()
+
+
 def as_bytes(x: Tensor, scale: tuple[float, float]) -> np.ndarray:
-    """Values as the nearest of 256 levels between two limits, beyond which they are cut off."""
+    """Values as the nearest of 256 levels between two limits, beyond which they are cut off; missing values as 0."""
     low, high = scale
-    level = (x.cpu() - low) / ((high - low) or 1.0)
+    level = (x.cpu().nan_to_num(low) - low) / ((high - low) or 1.0)
     return (level.clamp(0, 1) * 255).round().to(byte).numpy()

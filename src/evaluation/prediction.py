@@ -30,8 +30,10 @@ class Prediction(Task):
         """Means over the test points; densities in nats per target."""
         model, test = subject.model, subject.data.test
         assert test.y is not None
-        chunks = [batch.to(model.device) for batch in test.chunks(CHUNK)]
-        totals = sum((chunk_totals(model.predict(model.as_float(b.x)), b.y) for b in chunks), torch.zeros(2).double())
+        totals = torch.zeros(2, dtype=torch.float64)
+        for chunk in test.chunks(CHUNK):
+            batch = chunk.to(model.device)
+            totals += chunk_totals(model.predict(model.as_float(batch.x)), batch.y)
         error, nats = (totals / test.y.numel()).tolist()
         if subject.data.facts.target.kind == "class":
             return {"error_rate": error, "target_nlp": nats}

@@ -6,12 +6,13 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+import src.evaluation
 from src.evaluation.task import Metric, Scores, Settings, Subject, Task
 from src.runs.files import whole
 
@@ -24,9 +25,15 @@ VARIANT = re.compile(r"(?P<base>.+?)(?P<given>_c\d+)?(?P<mixture>_mixture)?(?P<s
 @cache
 def tasks() -> list[Task]:
     """One task of each class that a file of this folder defines, in order."""
-    for module in iter_modules([str(Path(__file__).parent)]):
-        import_module(f"{__package__}.{module.name}")
-    return sorted((kind() for kind in Task.__subclasses__()), key=lambda task: (task.order, task.name))
+    modules = [import_module(f"{__package__}.{module.name}") for module in iter_modules(src.evaluation.__path__)]
+    found = [kind() for module in modules for kind in defined_in(module)]
+    return sorted(found, key=lambda task: (task.order, task.name))
+
+
+def defined_in(module: ModuleType) -> list[type[Task]]:
+    """The task classes that a module defines itself, not those that it imports."""
+    classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Task)]
+    return [kind for kind in classes if kind.__module__ == module.__name__ and kind is not Task]
 
 
 def metrics() -> dict[str, Metric]:

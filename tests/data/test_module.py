@@ -1,4 +1,4 @@
-"""What every dataset shares: subsets are seeded and keep points together, batches can be filled, facts are the data's."""
+"""What every dataset shares: seeded subsets that keep points together, whole batches, and the facts of the data."""
 
 import pytest
 import torch
