@@ -11,7 +11,7 @@ from src.models.capabilities import Predicts
 
 
 class Prediction(Task):
-    """Scores on the test split: an error rate and NLP for classes, an RMSE and NLPD for real targets."""
+    """Scores on the test split: error rate and NLP for classes, RMSE and NLPD for real targets."""
 
     name = "prediction"
     order = 5
@@ -23,7 +23,7 @@ class Prediction(Task):
     }
 
     def fits(self, model: Any, data: Any) -> bool:
-        """A model that predicts, and targets in the test split."""
+        """Models that predict, and a test split with targets."""
         return isinstance(model, Predicts) and data.test.y is not None
 
     def scores(self, subject: Subject) -> Scores:

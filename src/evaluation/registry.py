@@ -1,4 +1,4 @@
-"""All tasks, found in the files of this folder, and what is done with each: check, score, draw, keep, sum up."""
+"""All tasks, found in the files of this folder, and what to do with them: check, score, draw, keep, summarise."""
 
 import re
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def metrics() -> dict[str, Metric]:
 
 
 def metric(name: str) -> Metric | None:
-    """A metric by its name, also with the endings _c<size>, _mixture and _sd; None for an unknown one."""
+    """A metric by its name, which may end in _c<size>, _mixture or _sd; None if it is unknown."""
     known = metrics()
     if name in known:
         return known[name]
@@ -57,14 +57,14 @@ def metric(name: str) -> Metric | None:
 
 
 def check(model: Any, data: "DataModule", settings: Settings) -> None:
-    """Raise a UserError, before any work, if the settings ask for what cannot be done."""
+    """Raise a UserError at start-up if a task cannot do what the settings ask for."""
     for task in tasks():
         task.check(model, data, settings)
 
 
 @torch.no_grad()
 def scores(subject: Subject) -> Scores:
-    """The metrics of all tasks that fit."""
+    """The metrics of all fitting tasks."""
     found: Scores = {}
     for task in fitting(subject):
         found |= task.scores(subject)
@@ -73,7 +73,7 @@ def scores(subject: Subject) -> Scores:
 
 @torch.no_grad()
 def draw(subject: Subject, folder: Path) -> None:
-    """The figures of all tasks that fit, as PNG files."""
+    """Write the figures of all fitting tasks as PNG files."""
     from src.evaluation.canvas import save
 
     folder.mkdir(exist_ok=True)
@@ -84,18 +84,18 @@ def draw(subject: Subject, folder: Path) -> None:
 
 @torch.no_grad()
 def keep(subject: Subject, path: Path) -> None:
-    """The arrays of all tasks that fit, in one small file for the report."""
+    """Write the arrays of all fitting tasks to one small file for the report."""
     arrays = {name: array for task in fitting(subject) for name, array in task.artifacts(subject).items()}
     with whole(path) as unfinished:
-        np.savez_compressed(unfinished, **arrays)  # type: ignore[arg-type]  # names are not its other argument
+        np.savez_compressed(unfinished, **arrays)  # type: ignore[arg-type]  # no array is named like its option
 
 
 def fitting(subject: Subject) -> list[Task]:
-    """The tasks that fit a model and its data."""
+    """The tasks that fit the model and its data."""
     return [task for task in tasks() if task.fits(subject.model, subject.data)]
 
 
 def summary(found: Scores, published: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Metrics as a person reads them, task by task, beside what is published."""
+    """The metrics as text, task by task, beside published values."""
     parts = [task.summary(found, published) for task in tasks()]
     return "\n".join(line for lines in parts for line in lines).strip("\n")

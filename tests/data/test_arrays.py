@@ -98,7 +98,7 @@ def test_a_file_that_is_cut_while_it_is_in_use(save: Callable[..., str]) -> None
     train, _ = load(path, test=path)
     with Path(path).open("r+b") as file:
         file.truncate(300)
-    with pytest.raises(UserError, match="has become shorter while it was in use"):
+    with pytest.raises(UserError, match="was shortened while it was in use"):
         train[torch.arange(20)]
 
 
@@ -333,7 +333,7 @@ def test_labels_of_different_kinds(
 
 
 def test_test_labels_without_test_images(save: Callable[..., str]) -> None:
-    with pytest.raises(UserError, match=r"there are no test images: give dataset.test"):
+    with pytest.raises(UserError, match=r"there are no test images: set dataset.test"):
         load(save("x.npy", FLOATS), test_labels=save("y.npy", np.zeros(2, int)))
 
 
@@ -351,5 +351,5 @@ def test_an_npz_without_what_it_is_given_for(save: Callable[..., str]) -> None:
 
 
 def test_a_single_sample_cannot_be_split(save: Callable[..., str]) -> None:
-    with pytest.raises(UserError, match=r"give dataset.test"):
+    with pytest.raises(UserError, match=r"set dataset.test"):
         load(save("x.npy", FLOATS[:1]))

@@ -158,5 +158,5 @@ def test_a_file_that_is_cut_while_it_is_in_use(mapped: Callable[[np.ndarray], np
     split = split_of(array)
     with Path(str(array.filename)).open("r+b") as file:
         file.truncate(200)
-    with pytest.raises(UserError, match=r"x.npy has become shorter while it was in use"):
+    with pytest.raises(UserError, match=r"x.npy was shortened while it was in use"):
         split.all()

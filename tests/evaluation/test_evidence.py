@@ -113,7 +113,7 @@ def test_it_is_computed_on_request_only() -> None:
     ("settings", "reason"),
     [
         ({"evidence_points": 10}, "must exceed the 10 active points"),
-        ({"evidence_points": 61}, "not the 60 training points"),
+        ({"evidence_points": 61}, "must not exceed the 60 training points"),
         ({"evidence_precision": "float16"}, "must be float32 or float64"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_model_without_a_gp_is_an_error_only_if_asked() -> None:
 def test_more_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     data = curve()
     monkeypatch.setattr("src.evaluation.evidence.installed_memory", lambda: 1000)
-    with pytest.raises(UserError, match=r"more than this machine has: set evaluation\.evidence_points to fewer"):
+    with pytest.raises(UserError, match=r"more than this machine has: reduce evaluation\.evidence_points"):
         Evidence().check(sas(data, 10), data, ASKED)
 
 
