@@ -1,4 +1,4 @@
-"""A person's own data: images or vectors from .npy and .npz files."""
+"""The user's own data: images or vectors from .npy and .npz files."""
 
 import zipfile
 import zlib
@@ -20,18 +20,18 @@ ROWS_AT_ONCE = 4096
 
 
 class Stored(NamedTuple):
-    """An array as it was read, and how a person knows it."""
+    """An array as it was read, and the option or name that the user knows it by."""
 
     array: np.ndarray
     where: str
 
 
 class Arrays(DataModule):
-    """Arrays [N, D], [N, H, W], [N, C, H, W] or of more dimensions, uint8 or floats, each file an .npy or an .npz.
+    """Arrays [N, D], [N, H, W], [N, C, H, W] or with more dimensions, as uint8 or floats, from .npy or .npz files.
 
-    An .npz holds `x_train`, `y_train`, `x_test`, `y_test` (or `x`, `y`); what it holds besides the images is used where
-    no path of its own is given. Labels are integers or strings. Without test images a tenth of the training images,
-    drawn with a constant seed and so the same in every run, is held out and becomes the test split.
+    An .npz file may hold `x_train`, `y_train`, `x_test` and `y_test` (or `x` and `y`); options that name other files
+    take precedence. NaN means missing. Integer and string labels are classes, float labels are real targets. Without
+    test images, one tenth of the training images becomes the test split: the same tenth in every run.
     """
 
     def __init__(
@@ -63,21 +63,21 @@ class Arrays(DataModule):
 
 
 def find_arrays(paths: dict[str, str | None]) -> tuple[Stored, Stored | None, Stored | None, Stored | None]:
-    """x_train, y_train, x_test, y_test: from the paths given, else from the file that holds their images."""
+    """x_train, y_train, x_test, y_test: from the given paths, or else from the file that holds the images."""
     if paths["train"] is None:
-        raise UserError("dataset.train is missing; give your .npy or .npz file, as in dataset.train=path/to/images.npy")
+        raise UserError("dataset.train is missing; name your .npy or .npz file, as in dataset.train=path/to/images.npy")
     train = read_option(paths, "train", "x") or {}
     test = read_option(paths, "test", "x") or {name: train[name] for name in ("x_test", "y_test") if name in train}
     x_train, x_test = train.get("x_train") or train["x"], pick(test, "x_test", "x")
     y_train = pick(read_option(paths, "train_labels", "y") or train, "y_train", "y")
     y_test = pick(read_option(paths, "test_labels", "y") or test, "y_test", "y")
     if x_test is None and y_test is not None:
-        raise UserError(f"{y_test.where} has labels of test images, but there are no test images: give dataset.test")
+        raise UserError(f"{y_test.where} has labels of test images, but there are no test images: set dataset.test")
     return x_train, y_train, x_test, y_test
 
 
 def read_option(paths: dict[str, str | None], option: str, kind: Literal["x", "y"]) -> dict[str, Stored] | None:
-    """The arrays of the file that an option names, of which one is of the kind that it is there for."""
+    """The arrays of the file that an option names; at least one must be of the option's kind."""
     path = paths[option]
     if path is None:
         return None
@@ -89,12 +89,12 @@ def read_option(paths: dict[str, str | None], option: str, kind: Literal["x", "y
 
 
 def read_file(path: str, where: str, kind: Literal["x", "y"]) -> dict[str, Stored]:
-    """The arrays of a file by name; the only one of an .npy is named for its kind, and is mapped, not read."""
+    """The arrays of a file by name. The array of an .npy file is named after its kind, and mapped instead of read."""
     file = Path(path).expanduser()
     try:
         if zipfile.is_zipfile(file):
             return read_npz(file, where)
-        # "c" never writes to the file either, but gives torch the writable memory that "r" would make it warn of
+        # like "r", mode "c" never writes to the file, but torch warns if memory is not writable
         return {kind: Stored(np.lib.format.open_memmap(file, mode="c"), where)}
     except UserError:
         raise
@@ -107,7 +107,7 @@ def read_file(path: str, where: str, kind: Literal["x", "y"]) -> dict[str, Store
 
 
 def read_npz(file: Path, where: str) -> dict[str, Stored]:
-    """The arrays of an .npz, all of whose names are known."""
+    """The arrays of an .npz file; an unknown name is an error."""
     with np.load(file, allow_pickle=False) as npz:
         if not npz.files or set(npz.files) - set(NPZ_NAMES):
             found = ", ".join(npz.files) or "nothing"
@@ -116,12 +116,12 @@ def read_npz(file: Path, where: str) -> dict[str, Stored]:
 
 
 def pick(arrays: dict[str, Stored], *names: str) -> Stored | None:
-    """The first of the names that is there."""
+    """The array with the first of these names that exists."""
     return next((arrays[name] for name in names if name in arrays), None)
 
 
 def describe(stored: Stored) -> str:
-    """Where an array comes from, its shape and its type."""
+    """The origin, type and shape of an array."""
     return f"{stored.where} ({stored.array.dtype} {list(stored.array.shape)})"
 
 
@@ -140,7 +140,7 @@ def observations(stored: Stored) -> Split:
 
 
 def observed(split: Split, where: str) -> Tensor | None:
-    """Which values [N, *shape] were observed: NaN means missing. None if all were; infinite values are an error."""
+    """The mask [N, *shape] of observed values, or None if no value is missing (NaN); infinite values are an error."""
     mask = None
     for chunk in split.chunks(ROWS_AT_ONCE):
         if chunk.x.isfinite().all():
@@ -170,31 +170,39 @@ def checked_targets(stored: Stored | None, num_data: int) -> np.ndarray | None:
 
 def real_targets(stored: Stored, num_data: int) -> np.ndarray:
     """Real targets as float32 [N, P], all finite."""
-    targets = stored.array.reshape(len(stored.array), -1).astype(np.float32)
-    if len(targets) != num_data or not np.isfinite(targets).all():
+    if stored.array.shape[:1] != (num_data,) or not np.isfinite(stored.array).all():
         raise UserError(f"{describe(stored)} must have finite targets for each of the {num_data} samples")
-    return targets
+    return stored.array.reshape(num_data, -1).astype(np.float32)
 
 
 def encode_targets(*splits: np.ndarray | None) -> list[Tensor | None]:
-    """Real targets as they are; labels as 0 to P - 1, the same number for the same label in all splits."""
+    """Real targets unchanged; labels as class ids 0 to P - 1, which mean the same class in all splits."""
     present = [targets for targets in splits if targets is not None]
-    kinds = {targets.ndim for targets in present}
+    kinds = {kind_of(targets) for targets in present}
     if len(kinds) > 1:
-        raise UserError("dataset.train_labels and dataset.test_labels must both be classes or both be real numbers")
-    if kinds == {2}:
+        raise UserError(
+            f"the labels of the training and the test samples are of different kinds: {' and '.join(sorted(kinds))}"
+        )
+    if present and present[0].ndim == 2:
         return [None if targets is None else torch.from_numpy(targets) for targets in splits]
     classes = np.unique(np.concatenate(present)) if present else np.empty(0)
     return [None if labels is None else torch.from_numpy(np.searchsorted(classes, labels)) for labels in splits]
 
 
-def hold_out(data: Split) -> tuple[Split, Split]:
-    """A tenth of the samples, drawn with a constant seed, becomes the test split; both keep their order.
+def kind_of(targets: np.ndarray) -> str:
+    """The kind of the labels, which must be the same in both splits."""
+    if targets.ndim == 2:
+        return f"real numbers [N, {targets.shape[1]}]"
+    return "strings" if targets.dtype.kind in "US" else "integers"
 
-    Only the tenth is copied: the training split goes on to share the array, which may be larger than the memory.
+
+def hold_out(data: Split) -> tuple[Split, Split]:
+    """Make one tenth of the samples, drawn with a constant seed, the test split; both splits keep the order.
+
+    Only the test split is copied: the training split shares the array, which may be larger than the memory.
     """
     if len(data) < 2:
-        raise UserError("dataset.train has a single sample, of which none can be held out: give dataset.test")
+        raise UserError("dataset.train has a single sample, too few to hold out a test split: set dataset.test")
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(HOLD_OUT_SEED))
     num_test = max(1, len(data) // 10)
     test, train = (rows.sort().values for rows in order.tensor_split([num_test]))

@@ -1,4 +1,4 @@
-"""Batches, and the splits of a dataset that they are taken from."""
+"""Batches, and the splits of a dataset that they come from."""
 
 import os
 import weakref
@@ -22,7 +22,7 @@ class Batch:
     index: Tensor  # [B], rows of the split
     y: Tensor | None = None  # class ids [B] or reals [B, P]
     aux: Tensor | None = None  # [B, columns]
-    mask: Tensor | None = None  # [B, *shape], True where a value was observed; None: everywhere
+    mask: Tensor | None = None  # [B, *shape], True if a value was observed; None: all values were
 
     def __len__(self) -> int:
         return len(self.x)
@@ -43,8 +43,8 @@ class Batch:
 class Storage:
     """Observations [N, *shape], in memory or in a file of any size. `take` is the only way to reach them.
 
-    Rows of a file are read, not mapped: touching a mapped array leaves the pages around every row in the memory of the
-    process, soon all of them, or costs as many page faults again if they are given back.
+    Rows of a file are read, not mapped: each access to a mapped array leaves the surrounding pages in the memory of the
+    process until the whole file is there, and releasing the pages costs as many page faults again.
     """
 
     def __init__(self, values: Tensor, rows: Tensor | None = None, file: "RowFile | None" = None) -> None:
@@ -55,7 +55,7 @@ class Storage:
         return len(self.values if self.rows is None else self.rows)
 
     def take(self, index: Tensor) -> Tensor:
-        """The observations of these rows, by one gather or one read; `index_select` copies whole rows, x[] values."""
+        """The observations of these rows, by one gather or one read; `index_select` is faster than indexing."""
         rows = index if self.rows is None else self.rows[index]
         if self.file is None:
             return self.values.index_select(0, rows)
@@ -69,31 +69,31 @@ class Storage:
 
 
 class RowFile:
-    """The file that an array is mapped from, for reading single rows."""
+    """The file behind a mapped array, for reading single rows."""
 
     def __init__(self, path: Path, start: int) -> None:
         self.path, self.file, self.start = path, path.open("rb", buffering=0), start
         weakref.finalize(self, self.file.close)
 
     def read(self, rows: Tensor, x: Tensor) -> None:
-        """Fill x [B, *shape] with these rows [B]: one system call per row, and no small object that stays."""
+        """Fill x [B, *shape] with these rows [B]: one system call per row, without a copy."""
         places = x.numpy()
         file, size = self.file.fileno(), places[0].nbytes
         read = sum(
             os.preadv(file, [place], self.start + size * row) for place, row in zip(places, rows.tolist(), strict=True)
         )
         if read != places.nbytes:
-            raise UserError(f"{self.path} has become shorter while it was in use")
+            raise UserError(f"{self.path} was shortened while it was in use")
 
 
 @dataclass(frozen=True)
 class Split(Dataset[Batch]):
-    """The training or the test part of a dataset. Bytes stay bytes until a model turns a batch to float."""
+    """The training or the test part of a dataset. Bytes stay bytes until a model converts a batch to floats."""
 
     storage: Storage
     y: Tensor | None = None  # class ids [N] or reals [N, P]
     aux: Tensor | None = None  # [N, columns]
-    mask: Tensor | None = None  # [N, *shape], True where a value was observed
+    mask: Tensor | None = None  # [N, *shape], True if a value was observed
     groups: Tensor | None = None  # [N], points with the same number stay in one chunk
     latents: Tensor | None = None  # [N, k], the true latents of simulated data
 
@@ -106,11 +106,11 @@ class Split(Dataset[Batch]):
         return Batch(self.storage.take(index), index, y, aux, mask)
 
     def all(self) -> Batch:
-        """All of the split as one batch."""
+        """The whole split as one batch."""
         return self[torch.arange(len(self))]
 
     def chunks(self, size: int) -> Iterator[Batch]:
-        """All of the split in batches of at most `size` points; groups stay whole, whatever their size."""
+        """The whole split in batches of at most `size` points; groups stay whole even if they are larger."""
         for index in chunk_rows(len(self), size, self.groups):
             yield self[index]
 
@@ -130,17 +130,22 @@ class Split(Dataset[Batch]):
 
 
 def split_of(x: Tensor | np.ndarray, y: Tensor | None = None, **others: Tensor | None) -> Split:
-    """A split of a tensor, or of an array that is in memory or mapped from a file."""
+    """A split of a tensor, or of an array in memory or mapped from a file."""
     if isinstance(x, Tensor):
         return Split(Storage(x), y, **others)
-    file = None
-    if isinstance(x, np.memmap) and x.filename is not None and x.flags.c_contiguous:
-        file = RowFile(Path(x.filename), x.offset)
-    return Split(Storage(torch.from_numpy(x), file=file), y, **others)
+    return Split(Storage(torch.from_numpy(x), file=file_of(x)), y, **others)
+
+
+def file_of(x: np.ndarray) -> RowFile | None:
+    """The file that an array maps as a whole, or None. A slice is read from memory: it reports its parent's offset."""
+    if not isinstance(x, np.memmap) or x.filename is None or not x.flags.c_contiguous:
+        return None
+    path = Path(x.filename)
+    return RowFile(path, x.offset) if x.offset + x.nbytes == path.stat().st_size else None
 
 
 def chunk_rows(num_points: int, size: int, groups: Tensor | None) -> Iterator[Tensor]:
-    """The rows of each chunk. Groups [N] are taken whole, one after the other, until the next would not fit."""
+    """The rows of each chunk. A chunk takes whole groups [N] until the next one would not fit."""
     if groups is None:
         yield from torch.arange(num_points).split(size)
         return

@@ -1,4 +1,4 @@
-"""What a dataset says about itself: models check these facts, never a dataset's class, and checkpoints keep them."""
+"""The facts that a dataset declares. Models check them instead of a dataset's class; checkpoints store them."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -21,13 +21,13 @@ class Facts:
     batch_size: int  # B
     target: Target = field(default_factory=Target)
     aux: tuple[str, ...] = ()  # the names of the auxiliary columns
-    objects: int | None = None  # how many objects the column `object` counts
+    objects: int | None = None  # the number of objects in the column `object`
     group: str | None = None  # the auxiliary column whose points stay together, such as `video`
     group_size: int | None = None  # points per group, such as the frames of a video
     complete: bool = True  # False if values are missing
     binary: bool = False  # True if every value is 0 or 1
-    fresh: bool = False  # True if training batches are made anew and are not rows of the training split
-    scale: Literal["image", "table"] = "image"  # images have values from 0 to 1, tables any
+    fresh: bool = False  # True if every training batch is newly generated and not part of the training split
+    scale: Literal["image", "table"] = "image"  # values of images are about 0 to 1, those of tables arbitrary
 
     def plain(self) -> dict[str, Any]:
         """The facts as plain values, for a checkpoint."""

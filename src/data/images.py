@@ -1,4 +1,4 @@
-"""Image datasets: MNIST, Fashion-MNIST, CIFAR-10 as bytes, and scikit-learn's digits, which need no files."""
+"""Image datasets: MNIST, Fashion-MNIST and CIFAR-10 as bytes, and scikit-learn's digits, which need no files."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from src.runs.errors import UserError
 
 
 class ImageFiles(DataModule):
-    """Images from files below `root`, which are fetched into it where they are missing."""
+    """Images from files below `root`; missing files are downloaded to it."""
 
     files: sources.FileSet
 
@@ -30,7 +30,7 @@ class ImageFiles(DataModule):
         self.root = Path(root).expanduser()
 
     def contents(self) -> dict[str, bytes]:
-        """Every file of the dataset, verified."""
+        """The verified content of each file of the dataset."""
         return sources.obtain(self.files, self.root).contents
 
 
@@ -52,25 +52,25 @@ class FashionMNIST(MNIST):
 
 
 class CIFAR10(ImageFiles):
-    """50,000 + 10,000 colour photographs of ten kinds of things, [N, 3, 32, 32]."""
+    """50,000 + 10,000 colour photographs of ten classes, [N, 3, 32, 32]."""
 
     files = sources.CIFAR10
-    of_each_file: int | None = None  # how many images, of all
+    of_each_file: int | None = None  # the number of images to take from each file; None: all
 
     def load(self) -> tuple[Split, Split]:
-        """The canonical training split, its five batches in order, and test split."""
+        """The canonical splits; the training split is its five files in order."""
         batches = {name: sources.unpickle(content) for name, content in self.contents().items()}
         test = batches.pop("test_batch")
         return cifar_split(self.of_each_file, *batches.values()), cifar_split(self.of_each_file, test)
 
 
 class CIFAR10Subset(CIFAR10):
-    """The first 1,017 images of each file of CIFAR-10: 5,085 + 1,017, from those or an .npz of its own."""
+    """The first 1,017 images of each file of CIFAR-10: 5,085 + 1,017."""
 
     of_each_file = 1017
 
     def load(self) -> tuple[Split, Split]:
-        """From `cifar10_subset.npz` below `root`, with x_train, y_train, x_test and y_test, where there is one."""
+        """From `cifar10_subset.npz` below `root` (x_train, y_train, x_test, y_test) if it exists."""
         stored = self.root / sources.CIFAR10_SUBSET
         if not stored.exists():
             return super().load()
@@ -79,15 +79,15 @@ class CIFAR10Subset(CIFAR10):
                 torch.from_numpy(arrays[name]) for name in ("x_train", "y_train", "x_test", "y_test")
             )
         if (len(x_train), len(x_test)) != (5 * self.of_each_file, self.of_each_file):
-            raise UserError(f"{stored} holds {len(x_train)} + {len(x_test)} images, not 5,085 + 1,017: remove it")
+            raise UserError(f"{stored} holds {len(x_train)} + {len(x_test)} images instead of 5,085 + 1,017: delete it")
         return split_of(x_train, y_train.long()), split_of(x_test, y_test.long())
 
 
 class Digits(DataModule):
-    """scikit-learn's 1,797 digits, [N, 1, 8, 8], as float32 in [0, 1]; the same stratified 80/20 split in every run."""
+    """scikit-learn's 1,797 digits, [N, 1, 8, 8] as float32 in [0, 1]; the same stratified 80/20 split in every run."""
 
     def load(self) -> tuple[Split, Split]:
-        """The split is fixed by a constant, so that runs of different seeds are tested on the same images."""
+        """The split has a constant seed, so that runs with different seeds are tested on the same images."""
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
 
@@ -100,22 +100,22 @@ class Digits(DataModule):
 
 
 def idx_split(contents: dict[str, bytes], name: str) -> Split:
-    """Images and labels of one split of MNIST's format."""
+    """The images and labels of one split in MNIST's format."""
     images = read_idx(contents[f"{name}-images-idx3-ubyte"])
     labels = read_idx(contents[f"{name}-labels-idx1-ubyte"])
     return split_of(images.unsqueeze(1), labels.long())
 
 
 def read_idx(content: bytes) -> Tensor:
-    """The uint8 tensor of an IDX file: byte 3 counts the dimensions, which follow as big-endian integers."""
+    """The uint8 tensor of an IDX file: byte 3 is the number of dimensions, which follow as big-endian integers."""
     ndim = content[3]
     shape = np.frombuffer(content, ">u4", count=ndim, offset=4)
     values = np.frombuffer(content, np.uint8, offset=4 + 4 * ndim)
-    return torch.from_numpy(values.reshape(shape).copy())  # a copy, since bytes cannot be written to
+    return torch.from_numpy(values.reshape(shape).copy())  # a copy, because bytes are read-only
 
 
 def cifar_split(of_each: int | None, *batches: dict[str, Any]) -> Split:
-    """Batches of CIFAR-10, whose rows are the red, the green and the blue 32 x 32 pixels of an image, joined."""
+    """Files of CIFAR-10, joined. Each row has the red, then the green, then the blue 32 x 32 pixels of one image."""
     x = np.concatenate([batch["data"][:of_each] for batch in batches]).reshape(-1, 3, 32, 32)
     y = np.concatenate([batch["labels"][:of_each] for batch in batches]).astype(np.int64)
     return split_of(torch.from_numpy(x), torch.from_numpy(y))

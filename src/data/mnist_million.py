@@ -1,4 +1,4 @@
-"""A million digits made from MNIST's training images by small shifts and rotations, the road of MNIST8M."""
+"""A million digits: MNIST's training images with small random shifts and rotations, similar to MNIST8M."""
 
 import io
 import math
@@ -20,9 +20,9 @@ from src.runs.files import whole
 from src.runs.randomness import stream
 
 SIDE = 28
-DEGREES, PIXELS = 15, 2  # the largest rotation and shift, either way
+DEGREES, PIXELS = 15, 2  # the largest rotation and shift in either direction
 SEED = 0  # the same images in every run
-CHUNK = 10_000  # images drawn and written at a time; what a kill can lose
+CHUNK = 10_000  # images generated and written at a time; an interruption loses at most one chunk
 
 
 class MNISTMillion(ImageFiles):
@@ -43,7 +43,7 @@ class MNISTMillion(ImageFiles):
         self.size = size
 
     def load(self) -> tuple[Split, Split]:
-        """Made where it is missing, then mapped; "c" never writes to the file, but gives torch writable memory."""
+        """Generate the file if it is missing, then map it; mode "c" never writes to it but satisfies torch."""
         images, labels = make(self.root, self.size)
         x = np.lib.format.open_memmap(images, mode="c")[:, None]
         y = torch.from_numpy(np.load(labels)).long()
@@ -51,7 +51,7 @@ class MNISTMillion(ImageFiles):
 
 
 def make(root: Path, size: int) -> tuple[Path, Path]:
-    """The files of `size` images and their labels, written where they are missing; one process at a time."""
+    """The files of `size` images and of their labels; missing files are written, by one process at a time."""
     if size < 1:
         raise UserError(f"the size of mnist_million must be at least 1, not {size}")
     folder = root / "mnist_million"
@@ -72,13 +72,13 @@ def make(root: Path, size: int) -> tuple[Path, Path]:
 
 
 def write_labels(path: Path, labels: Tensor, size: int) -> None:
-    """Those of the images in turn, again and again."""
+    """Write the labels of MNIST's images in order, repeated as often as needed."""
     with whole(path) as unfinished:
         np.save(unfinished, labels[torch.arange(size) % len(labels)].byte().numpy())
 
 
 def write_images(path: Path, images: Tensor, size: int) -> None:
-    """Chunk after chunk to a file of another name, where a killed one goes on after its last whole chunk."""
+    """Write chunk by chunk to an unfinished file, which a later call continues after its last whole chunk."""
     unfinished = path.with_suffix(".unfinished")
     header, chunk_bytes = npy_header((size, SIDE, SIDE)), CHUNK * SIDE**2
     with unfinished.open("ab") as file:
@@ -95,14 +95,14 @@ def write_images(path: Path, images: Tensor, size: int) -> None:
 
 
 def npy_header(shape: tuple[int, ...]) -> bytes:
-    """How an .npy file of bytes begins."""
+    """The header of an .npy file of bytes."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
     return header.getvalue()
 
 
 def distorted(images: Tensor, seed: int) -> Tensor:
-    """Images [B, 1, 28, 28], B up to CHUNK, each rotated and shifted at random: bilinear, black from outside."""
+    """Images [B, 1, 28, 28], B <= CHUNK, each randomly rotated and shifted, bilinear, with a black border."""
     uniform = torch.rand(CHUNK, 3, generator=torch.Generator().manual_seed(seed))[: len(images)] * 2 - 1
     angle, shift = math.radians(DEGREES) * uniform[:, 0], PIXELS / (SIDE / 2) * uniform[:, 1:]
     cos, sin = angle.cos(), angle.sin()

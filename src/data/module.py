@@ -1,4 +1,4 @@
-"""What every dataset shares: a dataset is a subclass of `DataModule` with one method, `load`."""
+"""The base class of all datasets: a dataset is a subclass of `DataModule` with one method, `load`."""
 
 from typing import ClassVar, Literal
 
@@ -19,8 +19,8 @@ class DataModule(LightningDataModule):
     group: ClassVar[str | None] = None  # the auxiliary column whose points stay together
     group_size: ClassVar[int | None] = None  # points per group
     binary: ClassVar[bool] = False  # True if every value is 0 or 1
-    fresh: bool = False  # True if training batches are made anew and are not rows of `train`
-    objects: Tensor | None = None  # [objects, *shape], one picture of each object that the column `object` counts
+    fresh: bool = False  # True if every training batch is newly generated and not part of `train`
+    objects: Tensor | None = None  # [objects, *shape], one picture per object of the column `object`
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class DataModule(LightningDataModule):
         raise NotImplementedError
 
     def setup(self, stage: str | None = None) -> None:
-        """Load once, cut to size, and check that a batch can be filled."""
+        """Load once, take the subsets, and check that the training split can fill a batch."""
         if self.loaded:
             return
         train, test = self.load()
@@ -48,19 +48,19 @@ class DataModule(LightningDataModule):
         if not 1 <= self.batch_size <= len(self.train):
             raise UserError(
                 f"dataset.batch_size={self.batch_size} must lie between 1 and the {len(self.train)} training points "
-                "(dataset.batch_size=full takes them all)"
+                "(dataset.batch_size=full takes all of them)"
             )
         self.loaded = True
 
     @property
     def facts(self) -> Facts:
-        """What models may know about these data before they see any."""
+        """What a model knows about the data before training."""
         shape = self.train.storage.shape
         return Facts(
             shape=shape,
             num_train=len(self.train),
             batch_size=self.batch_size,
-            target=target_of(self.train.y),
+            target=target_of(self.train.y, self.test.y),
             aux=self.aux_names if self.train.aux is not None else (),
             objects=None if self.objects is None else len(self.objects),
             group=self.group,
@@ -76,24 +76,24 @@ class DataModule(LightningDataModule):
         return Batches(self.train, ShuffledBatches(len(self.train), self.batch_size, self.seed, *self.share()))
 
     def share(self) -> tuple[int, int]:
-        """This process among all that train together: its rank, and how many there are."""
+        """The rank of this process, and the number of processes that train together."""
         trainer = self.trainer
         return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 
 
-def target_of(y: Tensor | None) -> Target:
-    """Class ids are integers [N], real targets floats [N, P]."""
-    if y is None:
+def target_of(train: Tensor | None, test: Tensor | None) -> Target:
+    """The kind of the targets: integers [N] are classes, counted over both splits, floats [N, P] are real numbers."""
+    if train is None:
         return Target()
-    if y.is_floating_point():
-        return Target("real", y.shape[1])
-    return Target("class", int(y.max()) + 1)
+    if train.is_floating_point():
+        return Target("real", train.shape[1])
+    return Target("class", 1 + max(int(y.max()) for y in (train, test) if y is not None))
 
 
 def subset(split: Split, size: int | None, seed: int, name: str) -> Split:
-    """`size` random points of a split, the same for the same seed; all of it for None."""
+    """`size` random points of a split, a function of the seed; the whole split if `size` is None."""
     if size is None:
         return split
     if not 1 <= size <= len(split):
-        raise UserError(f"{name}={size} must lie between 1 and the {len(split)} points there are")
+        raise UserError(f"{name}={size} must lie between 1 and the {len(split)} available points")
     return split.part(torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))[:size]).in_memory()

@@ -1,4 +1,4 @@
-"""Moving ball: videos of a ball on a smooth random path, made on the fly (Pearce, 2019)."""
+"""Moving ball: videos of a ball on a smooth random path, generated on the fly (Pearce, 2019)."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -17,21 +17,21 @@ from src.runs.randomness import stream
 FRAMES, SIDE, RADIUS = 30, 32, 3
 LENGTH_SCALE, JITTER = 2.0, 1e-5
 TRAIN, TEST, FRESH = range(3)  # streams of randomness
-TEST_SEED = 0  # the test videos are the same in every run
+TEST_SEED = 0  # the same test videos in every run
 
 
 class MovingBall(DataModule):
-    """Videos of 30 binary frames, [N, 1, 32, 32] as float32, of a ball whose two coordinates are draws of a GP.
+    """Videos of 30 binary frames, [N, 1, 32, 32] as float32; the two coordinates of the ball are draws from a GP.
 
-    A sample is one frame; `aux` is its video and its time, 0 to 29. Batches are whole videos, their frames in random
-    order as every model may expect; `batch.index.argsort()` puts them back to [videos, 30].
+    A sample is one frame; `aux` holds its video and its time, 0 to 29. Batches consist of whole videos. Their frames
+    are in random order, which models rely on; `batch.index.argsort()` restores [videos, 30].
 
-    As published, every step trains on `batch_videos` videos that were never seen before, a function of seed, epoch
-    and step, and an epoch is as long as `steps_per_epoch` says. `train` is a fixed sample of the same distribution for
-    what needs stored data: the data mean, active sets, evaluation. Fresh frames are no rows of it: their index lies
-    beyond its end. Models with free latents, one a data point, need `fresh=False`, which trains on `train` itself.
+    As published, each step trains on `batch_videos` new videos, a function of seed, epoch and step; an epoch has
+    `steps_per_epoch` steps. `train` is a fixed sample of the same distribution for everything that needs stored data:
+    the data mean, active sets, evaluation. New frames are not rows of `train`: their indices lie beyond its end.
+    Models with free latents (one per data point) need `fresh=False`, which trains on `train` itself.
 
-    A number names one video in all of this: first those of `train`, then those of `test`, then those of a fresh batch.
+    Video numbers are unique: first the videos of `train`, then those of `test`, then those of a new batch.
     """
 
     aux_names = ("video", "time")
@@ -72,7 +72,7 @@ class MovingBall(DataModule):
 
 
 class FreshVideos(Dataset[Batch]):
-    """Batches of videos that are made when they are asked for, by epoch and step."""
+    """Batches of videos that are generated on request, by epoch and step."""
 
     def __init__(self, num_videos: int, first_video: int, seed: int) -> None:
         self.num_videos, self.first_video, self.seed = num_videos, first_video, seed
@@ -90,27 +90,27 @@ class Positions(EpochSampler):
     """The positions (epoch, step) of an epoch."""
 
     def steps(self) -> Sequence[tuple[int, int]]:
-        """All of them."""
+        """The positions of all steps."""
         return [(self.epoch, step) for step in range(self.num_steps * self.processes)]
 
 
 class WholeVideos(ShuffledBatches):
-    """Rows of whole stored videos, in random order; the number of data and the batch size count videos."""
+    """Rows of whole stored videos in random order; `num_data` and `batch_size` count videos."""
 
     def steps(self) -> Sequence[Tensor]:
-        """Some videos a step, and all their frames shuffled."""
+        """The shuffled frames of `batch_size` videos per step."""
         generator = torch.Generator().manual_seed(stream(self.seed, self.epoch, FRAMES))
         return [shuffled_frames(videos, generator) for videos in super().steps()]
 
 
 def shuffled_frames(videos: Tensor, generator: torch.Generator) -> Tensor:
-    """The rows of all frames of some videos, in random order."""
+    """The rows of all frames of these videos, in random order."""
     rows = (videos[:, None] * FRAMES + torch.arange(FRAMES)).flatten()
     return rows[torch.randperm(len(rows), generator=generator)]
 
 
 def record(paths: Tensor, first_video: int) -> Split:
-    """The frames of videos that are numbered from `first_video` on, one video after the other."""
+    """The frames of consecutive videos, numbered from `first_video`."""
     videos = torch.arange(first_video, first_video + len(paths))
     aux = torch.cartesian_prod(videos, torch.arange(FRAMES))
     return split_of(render(paths), aux=aux.float(), groups=aux[:, 0], latents=paths.flatten(0, 1))
@@ -119,7 +119,7 @@ def record(paths: Tensor, first_video: int) -> Split:
 def render(paths: Tensor) -> Tensor:
     """Frames [videos * 30, 1, 32, 32] of paths [videos, 30, 2] (down, across): 1 within 3 pixels of the ball, else 0.
 
-    The origin of a path is the middle pixel (16, 16) and its unit 6.4 pixels; the ball may leave the frame.
+    The origin of a path is the middle pixel (16, 16), its unit is 6.4 pixels; the ball may leave the frame.
     """
     centres = SIDE / 2 + SIDE / 5 * paths.flatten(0, 1)
     down, across = (torch.arange(SIDE) - centres[..., None]).square().unbind(1)  # [videos * 30, 32]
@@ -127,7 +127,7 @@ def render(paths: Tensor) -> Tensor:
 
 
 def draw_paths(num_videos: int, rng: np.random.Generator) -> Tensor:
-    """Paths [videos, 30, 2], two independent GP draws each."""
+    """Paths [videos, 30, 2]: two independent GP draws per video."""
     return torch.from_numpy(path_cholesky() @ rng.standard_normal((num_videos, FRAMES, 2)))
 
 

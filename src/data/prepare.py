@@ -1,4 +1,4 @@
-"""Datasets that are fetched, verified or made ahead of time, by name."""
+"""Datasets that can be downloaded, verified or generated ahead of time, by name."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ FETCHED = ("mnist", "fmnist", "cifar10")
 NAMES = (*FETCHED, "cifar10_subset", "mnist_million")
 FILES_OF = {
     **{name: name for name in (*FETCHED, "cifar10_subset")},
-    **dict.fromkeys(("rotated_mnist", "mnist_million"), "mnist"),  # made of it
+    **dict.fromkeys(("rotated_mnist", "mnist_million"), "mnist"),  # built from MNIST
 }
 
 
 def prepare(name: str, root: Path, size: int = 0) -> str:
-    """Fetch and verify, or make, one dataset, and say where it came from and where it is."""
+    """Download and verify, or generate, one dataset; return a line on where it came from and where it is."""
     from src.data.sources import CIFAR10_SUBSET, DATASETS, obtain
 
     if name == "mnist_million":

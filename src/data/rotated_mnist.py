@@ -1,4 +1,4 @@
-"""Rotated MNIST: digits seen at 16 angles, of which one is left for the test."""
+"""Rotated MNIST: digits at 16 angles, one of which is reserved for the test."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from src.data.batch import Split, split_of
 from src.data.images import ImageFiles, idx_split
 from src.runs.errors import UserError
 
-OBJECTS, POOL = 400, 360  # of each digit: all, and those of training and test; the other 40 are for monitoring
+OBJECTS, POOL = 400, 360  # per digit: all objects, and those for training and test; the other 40 are for monitoring
 ANGLES = 16
 DEGREES = 360 / ANGLES
 
@@ -22,13 +22,13 @@ DEGREES = 360 / ANGLES
 class RotatedMNIST(ImageFiles):
     """400 handwritten digits at multiples of 22.5 degrees, [N, 1, 28, 28] as float32; 4,050 + 270 images of digit 3.
 
-    Built as published for SVGP-VAE (Jazbec et al., 2021, after Casale et al., 2018) from MNIST's training images: of
-    360 objects, training has three quarters of the views at 15 angles, test three quarters of those at the 16th. The
-    cubic splines of the rotation overshoot, so that pixels leave [0, 1]. The choice is the same in every run.
+    Built as published for SVGP-VAE (Jazbec et al., 2021, after Casale et al., 2018) from MNIST's training images. Of
+    360 objects, the training split has three quarters of the views at 15 angles, the test split three quarters of the
+    views at the 16th angle. Cubic splines overshoot, so pixels leave [0, 1]. The views are the same in every run.
 
-    `aux` is the object (0 to 399 for the first of the `digits`, 400 to 799 for the second, ...) and the angle in
-    radians. The label is the digit or, where there is only one, the object: a label that never changes would colour
-    a latent map alike and be predicted without fail, an angle has no training image where it is tested.
+    `aux` holds the object (0 to 399 for the first of the `digits`, 400 to 799 for the second, ...) and the angle in
+    radians. The label is the digit, or the object if there is only one digit: a constant label would say nothing, and
+    the test angle never occurs in training.
     """
 
     files = sources.MNIST
@@ -51,7 +51,7 @@ class RotatedMNIST(ImageFiles):
             raise UserError(f"dataset.digits={self.digits} must be some of the digits 0 to 9, each once")
 
     def load(self) -> tuple[Split, Split]:
-        """Draw the objects and their views, and rotate."""
+        """Draw the objects and their views, and rotate the images."""
         mnist = idx_split(self.contents(), "train").all()
         images = [mnist.x[mnist.y == digit, 0] for digit in self.digits]
         rows, *views = draw([len(x) for x in images])
@@ -69,18 +69,19 @@ class RotatedMNIST(ImageFiles):
 
 
 class Draws(NamedTuple):
-    """What is random about the dataset; a view is a pair of an object and a multiple of 22.5 degrees."""
+    """The random choices of the dataset; a view is an object and a multiple of 22.5 degrees."""
 
-    images: list[list[int]]  # for each digit, which of its images in MNIST become objects
+    images: list[list[int]]  # for each digit, the MNIST images that become objects
     train: Tensor  # [n, 2]
     test: Tensor  # [n, 2]
     eval: Tensor  # [n, 2]
 
 
 def draw(counts: Sequence[int]) -> Draws:
-    """The published draws in the published order, for digits of which MNIST has so many images each.
+    """The published draws; `counts` are the numbers of MNIST images of each digit.
 
-    The order matters: objects of each digit, test angle, training views, test views, all from one seeded generator.
+    The order matters, since one seeded generator draws the objects of each digit, the test angle, the training views
+    and the test views.
     """
     random = Random(0)
     images = [random.sample(range(count), OBJECTS) for count in counts]
@@ -94,8 +95,8 @@ def draw(counts: Sequence[int]) -> Draws:
 
 
 def rotations(objects: Tensor) -> Tensor:
-    """Bytes [objects, 28, 28] turned by all angles: float32 [objects, 16, 28, 28], 0 to 1 but for the overshoot."""
-    from scipy import ndimage  # here, since it takes a while to import
+    """Bytes [objects, 28, 28] rotated to all angles: float32 [objects, 16, 28, 28], 0 to 1 apart from overshoot."""
+    from scipy import ndimage  # imported here because it is slow
 
     pixels = objects.numpy() / 255
     turned = [ndimage.rotate(pixels, DEGREES * k, axes=(1, 2), reshape=False) for k in range(ANGLES)]

@@ -1,4 +1,4 @@
-"""Which points each step of an epoch trains on, as a function of seed and epoch, from any step of it on."""
+"""The points of each training step: a function of seed and epoch, which can start at any step."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from src.runs.randomness import stream
 class EpochSampler(Sampler[Any], ABC):
     """What to load in each step of an epoch.
 
-    If several processes train together, each takes its own share: of every `processes` steps the one of its `rank`.
+    If several processes train together, each takes one of every `processes` steps: the one at its `rank`.
     """
 
     def __init__(self, num_steps: int, rank: int = 0, processes: int = 1) -> None:
@@ -27,14 +27,14 @@ class EpochSampler(Sampler[Any], ABC):
         """What to load in each step of this epoch, for all processes."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch; Lightning calls this before every one."""
+        """Choose the epoch; Lightning calls this before each epoch."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         return self.num_steps
 
     def __iter__(self) -> Iterator[Any]:
-        # A generator draws the order with the first step: a resumed Trainer calls iter() before set_epoch().
+        # A generator draws the order at its first step, not earlier: a resumed Trainer calls iter() before set_epoch().
         own = self.steps()[self.rank :: self.processes][: self.num_steps]
         start, self.start = self.start % self.num_steps, 0
         for step in range(start, self.num_steps):
@@ -56,9 +56,9 @@ class ShuffledBatches(EpochSampler):
 
 
 class Batches:
-    """The batches that a sampler names; a checkpoint holds the position within the epoch.
+    """The batches that a sampler chooses; a checkpoint stores the position within the epoch.
 
-    This is not a DataLoader: its samples, workers and collation are not needed if a batch is one gather.
+    This is not a DataLoader: a batch is one gather, so there is nothing to collate and no need for workers.
     """
 
     def __init__(self, dataset: Dataset[Batch], sampler: EpochSampler) -> None:
@@ -71,9 +71,9 @@ class Batches:
         return map(self.dataset.__getitem__, self.sampler)
 
     def state_dict(self) -> dict[str, int]:
-        """How many steps of the epoch are done."""
+        """The number of finished steps of the epoch."""
         return {"step": self.sampler.step}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue after them."""
+        """Continue after the finished steps."""
         self.sampler.start = state_dict["step"]

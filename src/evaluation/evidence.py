@@ -1,4 +1,4 @@
-"""The evidence log p(x | z) of training points, exactly, beside what stochastic active sets estimate it to be."""
+"""The exact evidence log p(x | z) of training points, and its estimate by stochastic active sets."""
 
 import math
 import os
@@ -25,9 +25,9 @@ ESTIMATES = 32  # random batches that the SAS estimate is averaged over
 
 
 class Evidence(Task):
-    """log p(x | z) of training points at their latent means, in nats per value; on request, since it is O(N^3).
+    """log p(x | z) of training points at their latent means, in nats per value; only on request, as it is O(N^3).
 
-    Beside it the mean and sd of Eq. 6 of the SAS paper over random batches of the same points.
+    `sas_estimate` is the mean of Eq. 6 of the SAS paper over random batches of the same points, with its sd.
     """
 
     name = "evidence"
@@ -40,11 +40,11 @@ class Evidence(Task):
     }
 
     def fits(self, model: Any, data: Any) -> bool:
-        """Models whose mapping is one GP with Gaussian noise."""
+        """Models with one GP as decoder and Gaussian noise."""
         return isinstance(model, HasEvidence) and isinstance(model.likelihood, Gaussian)
 
     def check(self, model: Any, data: Any, settings: Settings) -> None:
-        """The model has an evidence, and its covariance fits into memory."""
+        """Raise a UserError if the model has no evidence or the covariance does not fit into memory."""
         if not settings["exact_evidence"]:
             return
         if not self.fits(model, data):
@@ -84,7 +84,7 @@ class Evidence(Task):
         }
 
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
-        """Both values below one title."""
+        """A title and one line per value."""
         if "exact_evidence" not in metrics:
             return []
         title = f"log p(x | z) of {metrics['evidence_points']} training points, nats per value"
@@ -92,28 +92,28 @@ class Evidence(Task):
 
 
 def num_points(settings: Settings, train: Split) -> int:
-    """How many training points the evidence is of."""
+    """The number of training points that the evidence is computed for."""
     points = settings["evidence_points"]
     return len(train) if points is None else int(points)
 
 
 def check_size(model: HasEvidence, num_data: int, size: int, precision: str) -> None:
-    """The number of points leaves some to predict, exists, and fits into memory."""
+    """Raise a UserError if there are too few or too many points, or if their covariance exceeds the memory."""
     if not model.active_size < size <= num_data:
         raise UserError(
-            f"evaluation.evidence_points={size} must exceed the {model.active_size} active points, from which the "
-            f"others are predicted, and not the {num_data} training points"
+            f"evaluation.evidence_points={size} must exceed the {model.active_size} active points (the rest is "
+            f"predicted from them) and must not exceed the {num_data} training points"
         )
     needed = blocked_memory(size, math.prod(model.facts.shape), DTYPES[precision])
     if needed > installed_memory():
         raise UserError(
             f"the exact evidence of {size} points takes {needed / 1e9:.0f} GB in {precision}, more than this machine "
-            "has: set evaluation.evidence_points to fewer, or evaluation.evidence_precision=float32"
+            "has: reduce evaluation.evidence_points or set evaluation.evidence_precision=float32"
         )
 
 
 def installed_memory() -> int:
-    """In bytes."""
+    """The memory of this machine in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -127,6 +127,6 @@ def observed(model: HasEvidence, train: Split, points: int, dtype: torch.dtype, 
 
 
 def random_batches(num_data: int, batch_size: int, seed: int) -> list[Tensor]:
-    """Rows of random batches, each drawn anew."""
+    """The rows of `ESTIMATES` independent random batches."""
     generator = torch.Generator().manual_seed(stream(seed, num_data, batch_size))
     return [torch.randperm(num_data, generator=generator)[:batch_size] for _ in range(ESTIMATES)]

@@ -1,6 +1,6 @@
-"""Figures of a latent space and of what is decoded from it, at the widths of a two-column paper.
+"""Figures of a latent space and of decoded observations, at the widths of a two-column paper.
 
-Each function makes a `Figure` of its own and touches no global state, so it needs no display and may run in a thread.
+Each function creates its own `Figure` and touches no global state, so it needs no display and can run in a thread.
 `decode` maps latent points [g, Q] to the distribution of their pixels [g, *shape]; pixels of images lie in [0, 1].
 """
 
@@ -37,19 +37,19 @@ Decode = Callable[[Tensor], Normal]
 
 MAX_POINTS = 5000
 BACKGROUND_SIDE = 60
-CHUNK = 512  # points decoded at once, so that large images fit in memory
+CHUNK = 512  # points decoded at once; bounds the memory for large images
 
 
 class Grid(NamedTuple):
-    """A regular grid over the part of latent space that a figure shows."""
+    """A regular grid over the part of the latent space that a figure shows."""
 
     coordinates: list[int]  # of z: across and, if Q > 1, up
-    ticks: list[Tensor]  # the values the grid takes along each of them, [side]
-    points: Tensor  # [side, Q] or [side * side, Q], row by row from the lowest; other coordinates at the mean of z
+    ticks: list[Tensor]  # the values of the grid along each coordinate, [side]
+    points: Tensor  # [side, Q] or [side * side, Q], from the lowest row; other coordinates have the mean of z
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
-        """Left, right, bottom and top of an image whose cells are centred on the points."""
+        """The left, right, bottom and top of an image with cells centred on the points."""
         edges = [-0.5, 0.5, -0.5, 0.5]
         for i, ticks in enumerate(self.ticks):
             low, high = ticks[0].item(), ticks[-1].item()
@@ -60,15 +60,15 @@ class Grid(NamedTuple):
 
 
 def latent_grid(z: Tensor, side: int, tail: float = 0.0, margin: float = 0.0) -> Grid:
-    """A grid over the two coordinates in which z [n, Q] varies most, or its only one.
+    """A grid over the two coordinates of z [n, Q] with the largest variance, or over the only one.
 
-    A fraction `tail` of z is left out at each end; a fraction `margin` of the range is then added.
+    A fraction `tail` of z is cut off at each end; then a fraction `margin` of the range is added.
     """
     coordinates = sorted(z.var(0, correction=0).topk(min(2, z.shape[1])).indices.tolist())
     ticks = []
     for values in z[:, coordinates].T:
         low, high = values.quantile(tail).item(), values.quantile(1 - tail).item()
-        space = margin * (high - low) if high > low else 0.5  # a collapsed coordinate still gets a range
+        space = margin * (high - low) if high > low else 0.5  # a collapsed coordinate still needs a range
         ticks.append(torch.linspace(low - space, high + space, side, dtype=z.dtype, device=z.device))
     points = z.mean(0).repeat(side ** len(ticks), 1)
     mesh = torch.meshgrid(*reversed(ticks), indexing="ij")
@@ -79,9 +79,9 @@ def latent_grid(z: Tensor, side: int, tail: float = 0.0, margin: float = 0.0) ->
 
 @torch.no_grad()
 def latent_map(z: Tensor, y: Tensor | None, decode: Decode, title: str) -> Figure:
-    """Latent points z [n, Q], coloured by label y [n], over the predictive sd averaged over pixels.
+    """Latent points z [n, Q], coloured by label y [n], above the predictive sd averaged over pixels.
 
-    If Q = 1, the height of a point means nothing but its class.
+    If Q = 1, the height of a point shows its class only.
     """
     grid = latent_grid(z, BACKGROUND_SIDE, margin=0.05)
     sd = torch.cat([decode(points).stddev.flatten(1).mean(1) for points in grid.points.split(CHUNK)])
@@ -99,7 +99,7 @@ def latent_map(z: Tensor, y: Tensor | None, decode: Decode, title: str) -> Figur
 
 
 def reconstructions(x: Tensor, mean: Tensor, sd: Tensor, n: int = 10) -> Figure:
-    """The first n observations, their reconstructions and the predictive sd: rows of images, or curves of vectors."""
+    """The first n observations, their reconstructions and predictive sd: rows of images, or curves for vectors."""
     x, mean, sd = (t[:n].detach().cpu() for t in (x, mean, sd))
     return curve_panels(x, mean, sd) if x.ndim == 2 else image_rows(x, mean, sd)
 
@@ -108,7 +108,7 @@ def image_rows(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
     """Three rows of images [n, C, H, W]; the sd is averaged over channels."""
     n, _, height, width = x.shape
     gap = max(1, width // 14)
-    size = (PAGE - 1.2) / max(n, 10)  # of an image, beside 1.2 inches for words and numbers
+    size = (PAGE - 1.2) / max(n, 10)  # of an image; labels and numbers take 1.2 inches
     figure = Figure(figsize=(1.2 + n * size, 0.2 + 3 * size * height / (width + gap)), layout="constrained")
     sd = sd.mean(1, keepdim=True)
     rows: list[tuple[str, Tensor, float, dict[str, Any]]] = [
@@ -125,7 +125,7 @@ def image_rows(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
 
 
 def curve_panels(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
-    """A panel for each vector of [n, D]: what was observed, its reconstruction, and a band of two sd around it."""
+    """One panel per vector of [n, D]: the observation, its reconstruction, and a band of two sd around it."""
     columns = min(5, len(x))
     rows = -(-len(x) // columns)
     figure = Figure(figsize=(PAGE, 0.4 + 1.1 * rows), layout="constrained")
@@ -145,7 +145,7 @@ def curve_panels(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
 
 @torch.no_grad()
 def decoded_grid(z: Tensor, decode: Decode, shape: tuple[int, ...], side: int = 15) -> Figure:
-    """What is decoded on a regular grid across the central 98 % of the latent points z [n, Q], each where it lies."""
+    """Observations decoded on a regular grid over the central 98 % of the latent points z [n, Q]."""
     grid = latent_grid(z, side, tail=0.01)
     mean = decode(grid.points).mean.reshape(-1, side, *shape).cpu()  # [rows, side, *shape], from the lowest row
     figure, axes = panel(grid, *((COLUMN, COLUMN) if len(mean) > 1 else (PAGE, 1.0)))
@@ -163,14 +163,14 @@ def decoded_grid(z: Tensor, decode: Decode, shape: tuple[int, ...], side: int = 
 
 
 def tile(images: Tensor) -> np.ndarray:
-    """Images [rows, columns, C, H, W] side by side in one picture, [rows * H, columns * W] or, in colour, [..., 3]."""
+    """Images [rows, columns, C, H, W] as one picture, [rows * H, columns * W] or, in colour, [..., 3]."""
     rows, columns, channels, height, width = images.shape
     picture = images.permute(0, 3, 1, 4, 2).reshape(rows * height, columns * width, channels)
     return array(picture.squeeze(-1))
 
 
 def curves(values: np.ndarray, extent: tuple[float, float, float, float]) -> np.ndarray:
-    """Vectors [rows, columns, D] as lines [rows * columns, D, 2], one in each cell of a grid, all to the same scale."""
+    """Vectors [rows, columns, D] as lines [rows * columns, D, 2], one per grid cell, all on the same scale."""
     rows, columns, size = values.shape
     left, right, bottom, top = extent
     low, high = values.min(), values.max()
@@ -195,5 +195,5 @@ def panel(grid: Grid, width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def array(tensor: Tensor) -> np.ndarray:
-    """What matplotlib can draw."""
+    """A tensor as an array that matplotlib can draw."""
     return tensor.detach().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Generation of unseen views from object and angle alone, as the SVGP-VAE paper scores it."""
+"""Generation of unseen views from object and angle alone, scored as in the SVGP-VAE paper."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ SHOWN = 10  # test views in the report's figure
 
 
 class Generation(Task):
-    """Squared error per pixel of test views made from their auxiliary columns alone.
+    """The squared error per pixel of test views that are generated from their auxiliary columns alone.
 
-    As published from one latent sample, drawn with a constant seed, and from the latent mean.
+    `mse_sample` is the published score, of one latent sample with a constant seed; `mse_mean` uses the latent mean.
     """
 
     name = "generation"
@@ -25,23 +25,24 @@ class Generation(Task):
     }
 
     def fits(self, model: Any, data: Any) -> bool:
-        """Views of objects that training knows."""
+        """Models that generate, and data with objects."""
         return isinstance(model, Generates) and "object" in data.facts.aux
 
     def scores(self, subject: Subject) -> Scores:
-        """Errors of a sample and of the mean."""
+        """The errors of a latent sample and of the latent mean."""
         model, test = subject.model, subject.data.test.all().to(subject.model.device)
         q = model.generate(test.aux)
         noise = torch.randn(q.mean.shape, generator=torch.Generator().manual_seed(0)).to(q.mean)
         x = model.as_float(test.x)
 
         def error(z: Tensor) -> float:
-            return float((model.decode(z, None, test.aux).mean - x).square().mean())
+            difference = model.decode(z, None, test.aux).mean - x
+            return float((difference if test.mask is None else difference[test.mask]).square().mean())
 
         return {"mse_sample": error(q.mean + q.stddev * noise), "mse_mean": error(q.mean)}
 
     def artifacts(self, subject: Subject) -> Arrays:
-        """The first test views, and what the model makes of their object and angle alone."""
+        """The first test views, and the views that the model generates from their object and angle."""
         model, test = subject.model, subject.data.test[torch.arange(min(SHOWN, len(subject.data.test)))]
         assert test.aux is not None
         z = model.generate(test.aux.to(model.device)).mean

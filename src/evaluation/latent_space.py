@@ -1,7 +1,7 @@
-"""The latent space as pictures: a map, what is decoded across it, and the arrays of the report's explorer.
+"""The latent space in pictures: a map, decoded observations across it, and the arrays of the report's explorer.
 
-Pixels are kept as bytes: 0 and 255 stand for the values of `range`, which is 0 and 1 for images and the extremes of
-the data for vectors.
+Pixels are stored as bytes: 0 and 255 are the values of `range`, which is 0 and 1 for images and the extremes of the
+data for vectors.
 """
 
 import math
@@ -15,27 +15,28 @@ from torch.distributions import Normal
 
 from src.evaluation.task import Arrays, Subject, Task, decoded
 from src.models.capabilities import HasLatents
+from src.models.likelihoods import masked
 from src.runs.randomness import stream
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_POINTS, MAX_SIDE = 1000, 32
-MAX_VALUES = 2**20  # pixels of all points, and twice those of the grid: bounds the file to a few MB uncompressed
+MAX_VALUES = 2**20  # the pixels of all points, and twice those of the grid: limits the file to a few MB
 
 
 class LatentSpace(Task):
-    """Figures `latent_map` and `decoded_grid`, and the explorer's arrays."""
+    """The figures `latent_map` and `decoded_grid`, and the arrays of the explorer."""
 
     name = "latent_space"
     order = 40
 
     def fits(self, model: Any, data: Any) -> bool:
-        """Any model with latents."""
+        """All models with latents."""
         return isinstance(model, HasLatents)
 
     def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
-        """The map of the test points, and what is decoded across the latent plane."""
+        """The map of the test points, and observations decoded across the latent plane."""
         from src.evaluation import figures
 
         def decode(z: Tensor) -> Normal:
@@ -48,16 +49,17 @@ class LatentSpace(Task):
         yield "decoded_grid", figures.decoded_grid(z, decode, data.facts.shape)
 
     def artifacts(self, subject: Subject) -> Arrays:
-        """A seeded subset of the test data with reconstructions and their RMSE; if Q = 2 also the decoded grid."""
+        """A random part of the test data with reconstructions and their RMSE; if Q = 2 also a decoded grid."""
         model, data = subject.model, subject.data
         size = min(MAX_POINTS, max(100, MAX_VALUES // math.prod(data.facts.shape)))
         drawn = data.test.draw(size, stream(0, len(data.test)))
         z = subject.test_latents[drawn.index]
         x, mean = model.as_float(drawn.x).cpu(), decoded(model, z, subject.given, drawn.aux).mean
-        scale = (0.0, 1.0) if data.facts.scale == "image" else (x.min().item(), x.max().item())
+        observed = x if drawn.mask is None else x[drawn.mask]
+        scale = (0.0, 1.0) if data.facts.scale == "image" else (observed.min().item(), observed.max().item())
         arrays = {
             "z": z.float().numpy(),
-            "error": (x - mean).flatten(1).square().mean(1).sqrt().float().numpy(),
+            "error": rmse_of_each(x - mean, drawn.mask).float().numpy(),
             "range": np.array(scale),
             "images": as_bytes(x, scale),
             "reconstructions": as_bytes(mean, scale),
@@ -68,7 +70,7 @@ class LatentSpace(Task):
 
 
 def decoded_grid(subject: Subject, z: Tensor, scale: tuple[float, float]) -> Arrays:
-    """What is decoded on a square grid over z [n, 2]: means, sds averaged over pixels and, if they differ, all sds.
+    """A square grid over z [n, 2]: decoded means, sds averaged over pixels and, if pixels differ, all sds.
 
     Rows run along the second coordinate, from its lowest value.
     """
@@ -91,8 +93,17 @@ def decoded_grid(subject: Subject, z: Tensor, scale: tuple[float, float]) -> Arr
     return arrays
 
 
+def rmse_of_each(error: Tensor, mask: Tensor | None) -> Tensor:
+    """The root mean squared error [n] of the observed values of each point; 0 for a point without any."""
+    squared = error.flatten(1).square()
+    if mask is None:
+        return squared.mean(1).sqrt()
+    observed = mask.flatten(1)
+    return (masked(squared, observed).sum(1) / observed.sum(1).clamp_min(1)).sqrt()
+
+
 def as_bytes(x: Tensor, scale: tuple[float, float]) -> np.ndarray:
-    """Values as the nearest of 256 levels between two limits, beyond which they are cut off."""
+    """Values as the nearest of 256 levels between two limits; values beyond are clipped, missing values become 0."""
     low, high = scale
-    level = (x.cpu() - low) / ((high - low) or 1.0)
+    level = (x.cpu().nan_to_num(low) - low) / ((high - low) or 1.0)
     return (level.clamp(0, 1) * 255).round().to(byte).numpy()

@@ -1,4 +1,4 @@
-"""The label of the nearest training point in latent space: how well latents keep classes apart."""
+"""The label of the nearest training point in latent space: how well latents separate the classes."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class Neighbours(Task):
     metrics = {"accuracy_1nn": Metric("1-NN accuracy", "higher", 3)}  # noqa: RUF012
 
     def fits(self, model: Any, data: Any) -> bool:
-        """A model with latents, and labels in both splits."""
+        """Models with latents, and class labels in both splits."""
         labelled = data.facts.target.kind == "class" and data.test.y is not None
         return isinstance(model, HasLatents) and labelled
 
@@ -28,7 +28,7 @@ class Neighbours(Task):
 
 
 def accuracy_1nn(known: Tensor, labels: Tensor, z: Tensor, expected: Tensor) -> float:
-    """How many of the points z have the label of the nearest known point; up to Q = 15 a tree is searched."""
+    """The fraction of points z with the label of their nearest known point; up to Q = 15 a tree is searched."""
     from sklearn.neighbors import NearestNeighbors
 
     nearest = NearestNeighbors(n_neighbors=1).fit(known).kneighbors(z, return_distance=False)[:, 0]

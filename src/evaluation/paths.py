@@ -1,4 +1,4 @@
-"""Paths through latent space beside the true ones that simulated data come with."""
+"""Paths through the latent space, compared with the true paths of simulated data."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ SHOWN = 5  # test videos in the report's figure
 
 
 class Paths(Task):
-    """How far the latent means of videos are from the true paths, up to one affine map."""
+    """The distance of latent means from the true paths, after one affine map for all videos."""
 
     name = "paths"
     order = 30
     metrics = {"path_rmse": Metric("path RMSE", digits=3)}  # noqa: RUF012
 
     def fits(self, model: Any, data: Any) -> bool:
-        """Data that know their true latents."""
+        """Models with latents, and data with true latents."""
         return isinstance(model, HasLatents) and data.test.latents is not None
 
     def scores(self, subject: Subject) -> Scores:
@@ -28,7 +28,7 @@ class Paths(Task):
         return {"path_rmse": path_rmse(subject.test_latents, subject.data.test.latents)}
 
     def artifacts(self, subject: Subject) -> Arrays:
-        """The first true paths [videos, T, 2], and the latent means mapped onto them."""
+        """The first true paths [videos, T, 2], and the latent means mapped to them."""
         paths, length = subject.data.test.latents, subject.data.facts.group_size or 1
         assert paths is not None
         both = {"paths": paths, "estimated_paths": aligned(subject.test_latents, paths)}
@@ -36,19 +36,19 @@ class Paths(Task):
 
 
 def path_rmse(latent_means: Tensor, paths: Tensor) -> float:
-    """How far latent means [n, Q] are from true paths [n, 2] after the best affine map, in path units.
+    """The RMS distance of latent means [n, Q] from true paths [n, 2] after the best affine map, in path units.
 
-    One least-squares map serves all videos (a latent space is known up to such a map). Then comes the root of the mean
-    squared distance, summed over the two coordinates and averaged over frames. So it does not depend on the axes,
-    latents that know nothing score the spread of the paths, about √2, and its square times the number of frames is the
-    residual sum of squares that the published code prints. Divided by √2 it is the error of one coordinate.
+    One least-squares map serves all videos, since a latent space is only known up to such a map. Squared errors are
+    summed over the two coordinates and averaged over frames, so the score does not depend on the axes. Uninformative
+    latents score the spread of the paths, about √2. The published code prints the square times the number of frames.
+    The error of one coordinate is the score divided by √2.
     """
     return float((paths.cpu() - aligned(latent_means, paths)).square().sum(-1).mean().sqrt())
 
 
 def aligned(latent_means: Tensor, paths: Tensor) -> Tensor:
-    """Latent means [n, Q] after the affine map that takes them nearest to true paths [n, 2]."""
+    """Latent means [n, Q] after the affine map with the least squared distance to true paths [n, 2]."""
     z, path = (values.detach().cpu().double() for values in (latent_means, paths))
-    centre, z = path.mean(0), z - z.mean(0)  # takes the place of a constant term
-    slope = torch.linalg.lstsq(z, path - centre, driver="gelsd").solution  # by SVD: latent dimensions may collapse
+    centre, z = path.mean(0), z - z.mean(0)  # instead of a constant term
+    slope = torch.linalg.lstsq(z, path - centre, driver="gelsd").solution  # by SVD, as latent dimensions may collapse
     return centre + z @ slope

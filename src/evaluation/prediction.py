@@ -11,7 +11,7 @@ from src.models.capabilities import Predicts
 
 
 class Prediction(Task):
-    """Scores on the test split: an error rate and NLP for classes, an RMSE and NLPD for real targets."""
+    """Scores on the test split: error rate and NLP for classes, RMSE and NLPD for real targets."""
 
     name = "prediction"
     order = 5
@@ -23,15 +23,17 @@ class Prediction(Task):
     }
 
     def fits(self, model: Any, data: Any) -> bool:
-        """A model that predicts, and targets in the test split."""
+        """Models that predict, and a test split with targets."""
         return isinstance(model, Predicts) and data.test.y is not None
 
     def scores(self, subject: Subject) -> Scores:
         """Means over the test points; densities in nats per target."""
         model, test = subject.model, subject.data.test
         assert test.y is not None
-        chunks = [batch.to(model.device) for batch in test.chunks(CHUNK)]
-        totals = sum((chunk_totals(model.predict(model.as_float(b.x)), b.y) for b in chunks), torch.zeros(2).double())
+        totals = torch.zeros(2, dtype=torch.float64)
+        for chunk in test.chunks(CHUNK):
+            batch = chunk.to(model.device)
+            totals += chunk_totals(model.predict(model.as_float(batch.x)), batch.y)
         error, nats = (totals / test.y.numel()).tolist()
         if subject.data.facts.target.kind == "class":
             return {"error_rate": error, "target_nlp": nats}

@@ -1,4 +1,4 @@
-"""Reconstruction of test data from their latent means: errors, and the density of what was observed."""
+"""Reconstruction of test data from their latent means: errors, and the density of the observed values."""
 
 import math
 import re
@@ -22,10 +22,10 @@ SHOWN = 10  # test points in the figure
 
 
 class Reconstruction(Task):
-    """Errors in the data's units, densities in nats per observed value; signed, so lower is better.
+    """Errors in the units of the data, minus log densities in nats per observed value; lower is better for all.
 
-    Models that condition on training points are scored on `active_sets` random draws of their own active-set size,
-    and again (names with `_c<size>`) on draws of `condition_on` points.
+    Models that condition on training points are scored with `active_sets` random active sets of their own size, and
+    again with sets of `condition_on` points (metrics with `_c<size>` in their names).
     """
 
     name = "reconstruction"
@@ -38,11 +38,11 @@ class Reconstruction(Task):
     }
 
     def fits(self, model: Any, data: Any) -> bool:
-        """Any model with latents."""
+        """All models with latents."""
         return isinstance(model, HasLatents)
 
     def scores(self, subject: Subject) -> Scores:
-        """At the model's own active-set size, and at a larger one."""
+        """Scores with active sets of the model's own size, and of a larger one."""
         model, data, draws = subject.model, subject.data, subject.settings["active_sets"]
         if not isinstance(model, ConditionsOnPoints):
             return predictive_scores(model, data.test, subject.test_latents, [model.given()])
@@ -55,7 +55,7 @@ class Reconstruction(Task):
         return found
 
     def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
-        """Some test points, their reconstructions and predictive sd."""
+        """The first test points, their reconstructions and predictive sd."""
         from src.evaluation import figures
 
         model, test = subject.model, subject.data.test[torch.arange(min(SHOWN, len(subject.data.test)))]
@@ -64,7 +64,7 @@ class Reconstruction(Task):
         yield "reconstructions", figures.reconstructions(x, prediction.mean, prediction.sd)
 
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
-        """One line per conditioning set, with the published values below it."""
+        """One line per kind of active set, with the published values below it."""
         names = [name for name in self.metrics if name in metrics]
         sizes = [key.removeprefix("rmse") for key in metrics if re.fullmatch(r"rmse(_c\d+)?", key)]
         lines = [f"{'test images':<20}" + "".join(f"{name:>18}" for name in names)] if sizes else []
@@ -80,16 +80,16 @@ class Reconstruction(Task):
 
 
 def active_sets(model: ConditionsOnPoints, train: Split, size: int, count: int, seed: int) -> list[Any]:
-    """What `decode` conditions on: `count` random active sets, or one if it is all of the training data."""
+    """What `decode` conditions on: `count` random active sets, or one if it holds all training data."""
     draws = 1 if size == len(train) else count
     batches = [train.draw(size, stream(seed, size, draw)) for draw in range(draws)]
     return [model.given(batch.to(model.device)) for batch in batches]
 
 
 def predictive_scores(model: HasLatents, test: Split, z: Tensor, givens: Sequence[Any]) -> Scores:
-    """RMSE, MAE and log density: the mean and sd over what is conditioned on, and those of the mixture over it.
+    """RMSE, MAE and minus log density: mean and sd over the active sets, and the scores of their mixture.
 
-    The mixture predicts the mean of the means; its density of an image is the mean of the densities.
+    The mixture predicts the mean of the means; its density of a point is the mean of the densities.
     """
     totals = torch.zeros(len(givens) + 1, 3, dtype=torch.float64)
     values = 0
@@ -109,7 +109,7 @@ def predictive_scores(model: HasLatents, test: Split, z: Tensor, givens: Sequenc
 
 
 def chunk_totals(model: HasLatents, chunk: Batch, z: Tensor, givens: Sequence[Any]) -> Tensor:
-    """Summed squared error, absolute error and minus log density [S + 1, 3]; the last row is the mixture's."""
+    """Sums of squared errors, absolute errors and minus log densities [S + 1, 3]; the last row is the mixture."""
     x, z = model.as_float(chunk.x), z.to(model.device)
     predictions = [model.decode(z, given, chunk.aux) for given in givens]
     means = [p.mean for p in predictions]

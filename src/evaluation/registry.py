@@ -1,4 +1,4 @@
-"""All tasks, found in the files of this folder, and what is done with each: check, score, draw, keep, sum up."""
+"""All tasks, found in the files of this folder, and what to do with them: check, score, draw, keep, summarise."""
 
 import re
 from collections.abc import Mapping
@@ -6,12 +6,13 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+import src.evaluation
 from src.evaluation.task import Metric, Scores, Settings, Subject, Task
 from src.runs.files import whole
 
@@ -24,9 +25,15 @@ VARIANT = re.compile(r"(?P<base>.+?)(?P<given>_c\d+)?(?P<mixture>_mixture)?(?P<s
 @cache
 def tasks() -> list[Task]:
     """One task of each class that a file of this folder defines, in order."""
-    for module in iter_modules([str(Path(__file__).parent)]):
-        import_module(f"{__package__}.{module.name}")
-    return sorted((kind() for kind in Task.__subclasses__()), key=lambda task: (task.order, task.name))
+    modules = [import_module(f"{__package__}.{module.name}") for module in iter_modules(src.evaluation.__path__)]
+    found = [kind() for module in modules for kind in defined_in(module)]
+    return sorted(found, key=lambda task: (task.order, task.name))
+
+
+def defined_in(module: ModuleType) -> list[type[Task]]:
+    """The task classes that a module defines itself, not those that it imports."""
+    classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Task)]
+    return [kind for kind in classes if kind.__module__ == module.__name__ and kind is not Task]
 
 
 def metrics() -> dict[str, Metric]:
@@ -35,7 +42,7 @@ def metrics() -> dict[str, Metric]:
 
 
 def metric(name: str) -> Metric | None:
-    """A metric by its name, also with the endings _c<size>, _mixture and _sd; None for an unknown one."""
+    """A metric by its name, which may end in _c<size>, _mixture or _sd; None if it is unknown."""
     known = metrics()
     if name in known:
         return known[name]
@@ -50,14 +57,14 @@ def metric(name: str) -> Metric | None:
 
 
 def check(model: Any, data: "DataModule", settings: Settings) -> None:
-    """Raise a UserError, before any work, if the settings ask for what cannot be done."""
+    """Raise a UserError at start-up if a task cannot do what the settings ask for."""
     for task in tasks():
         task.check(model, data, settings)
 
 
 @torch.no_grad()
 def scores(subject: Subject) -> Scores:
-    """The metrics of all tasks that fit."""
+    """The metrics of all fitting tasks."""
     found: Scores = {}
     for task in fitting(subject):
         found |= task.scores(subject)
@@ -66,7 +73,7 @@ def scores(subject: Subject) -> Scores:
 
 @torch.no_grad()
 def draw(subject: Subject, folder: Path) -> None:
-    """The figures of all tasks that fit, as PNG files."""
+    """Write the figures of all fitting tasks as PNG files."""
     from src.evaluation.canvas import save
 
     folder.mkdir(exist_ok=True)
@@ -77,20 +84,20 @@ def draw(subject: Subject, folder: Path) -> None:
 
 @torch.no_grad()
 def keep(subject: Subject, path: Path) -> None:
-    """The arrays of all tasks that fit, in one small file for the report."""
+    """Write the arrays of all fitting tasks to one small file for the report."""
     arrays = {name: array for task in fitting(subject) for name, array in task.artifacts(subject).items()}
     if not arrays:
         return
     with whole(path) as unfinished:
-        np.savez_compressed(unfinished, **arrays)  # type: ignore[arg-type]  # names are not its other argument
+        np.savez_compressed(unfinished, **arrays)  # type: ignore[arg-type]  # no array is named like its option
 
 
 def fitting(subject: Subject) -> list[Task]:
-    """The tasks that fit a model and its data."""
+    """The tasks that fit the model and its data."""
     return [task for task in tasks() if task.fits(subject.model, subject.data)]
 
 
 def summary(found: Scores, published: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Metrics as a person reads them, task by task, beside what is published."""
+    """The metrics as text, task by task, beside published values."""
     parts = [task.summary(found, published) for task in tasks()]
     return "\n".join(line for lines in parts for line in lines).strip("\n")

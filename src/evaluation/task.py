@@ -1,4 +1,4 @@
-"""What a task is, and what it is given: a trained model with its data, whose latents are encoded once and shared."""
+"""The interface of a task, and its subject: a trained model with its data. Tasks share latents encoded once."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from src.data.module import DataModule
 
-CHUNK = 2000  # points encoded or predicted at a time: bounds the memory
+CHUNK = 2000  # points encoded or predicted at a time; bounds the memory
 
 Settings = Mapping[str, Any]  # the `evaluation` part of a config
 Scores = dict[str, float]
@@ -56,14 +56,11 @@ class Subject:
 
     @cached_property
     def given(self) -> Any:
-        """What the checkpoint's predictions condition on."""
+        """What predictions from the checkpoint condition on."""
         return self.model.given()
 
     def decode(self, z: Tensor) -> "Decoded":
-        """What the model decodes at any latent points [n, Q].
-
-        A model that is told auxiliary columns is told those of the first test point.
-        """
+        """Decode any latent points [n, Q]; models that need auxiliary columns get those of the first test point."""
         aux = self.data.test.aux
         at = None if aux is None else aux[:1].expand(len(z), -1)
         return decoded(self.model, z, self.given, at)
@@ -77,32 +74,32 @@ class Decoded(NamedTuple):
 
 
 class Task:
-    """One thing to find out about a model. A task is one file: its scores, figures, artifacts and metrics.
+    """One part of the evaluation, in one file: its scores, figures, artifacts and metrics.
 
-    A task that does not fit a model and its data is left out.
+    Tasks that do not fit a model and its data are skipped.
     """
 
     name: ClassVar[str]
-    order: ClassVar[int] = 50  # among the tasks, in summaries and tables
+    order: ClassVar[int] = 50  # the position among all tasks, in summaries and tables
     metrics: ClassVar[dict[str, Metric]] = {}
 
     def fits(self, model: Any, data: "DataModule") -> bool:
-        """Whether this task can be done."""
+        """Whether the task applies to this model and these data."""
         raise NotImplementedError
 
     def check(self, model: Any, data: "DataModule", settings: Settings) -> None:
-        """Raise a UserError, before any work, if the settings ask for what cannot be done."""
+        """Raise a UserError at start-up if the task cannot do what the settings ask for."""
 
     def scores(self, subject: Subject) -> Scores:
         """The metrics of a model."""
         return {}
 
     def artifacts(self, subject: Subject) -> Arrays:
-        """Arrays that the report draws from."""
+        """Arrays for the figures of the report."""
         return {}
 
     def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
-        """Names and figures for the run's folder."""
+        """Figures for the run's folder, with their names."""
         return iter(())
 
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
@@ -113,9 +110,9 @@ class Task:
 
 @torch.no_grad()
 def latent_means(model: HasLatents, split: Split, seen: bool) -> Tensor:
-    """The latent means [n, Q] of a split, on the CPU; `seen` tells whether it is the training split."""
+    """The latent means [n, Q] of a split, on the CPU; `seen` is True for the training split."""
     dtype = model.dtype if isinstance(model.dtype, torch.dtype) else torch.float32
-    z = torch.empty(len(split), model.latent_dim, dtype=dtype)  # one tensor: kept chunks would fragment the heap
+    z = torch.empty(len(split), model.latent_dim, dtype=dtype)  # one tensor, as chunks would fragment the heap
     for chunk in tqdm(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK), leave=False, disable=None):
         z[chunk.index] = model.encode(chunk.to(model.device), seen).mean.cpu()
     return z
@@ -123,7 +120,7 @@ def latent_means(model: HasLatents, split: Split, seen: bool) -> Tensor:
 
 @torch.no_grad()
 def decoded(model: HasLatents, z: Tensor, given: Any, aux: Tensor | None, chunk: int = 512) -> Decoded:
-    """What a model decodes at latent points [n, Q], in chunks so that large images fit in memory."""
+    """Observations decoded at latent points [n, Q], in chunks so that large images fit into memory."""
     auxes = [None] * len(z) if aux is None else aux.to(model.device).split(chunk)
     parts = [
         model.decode(points.to(model.device, model.dtype), given, at)

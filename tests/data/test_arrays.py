@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from src.data import arrays
 from src.data.arrays import Arrays
-from src.data.module import Split
+from src.data.batch import Split
+from src.data.facts import Target
 from src.runs.errors import UserError
 
 FLOATS = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
@@ -48,7 +50,7 @@ def labels(split: Split) -> list[int]:
 def test_any_number_of_dimensions(save: Callable[..., str], shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
     data = Arrays(save("x.npy", np.zeros(shape, np.uint8)), batch_size=4)
     data.setup()
-    assert data.shape == expected and len(data.train) == 18 and len(data.test) == 2
+    assert data.facts.shape == expected and len(data.train) == 18 and len(data.test) == 2
 
 
 @pytest.mark.parametrize(
@@ -58,8 +60,8 @@ def test_any_number_of_dimensions(save: Callable[..., str], shape: tuple[int, ..
 def test_bytes_stay_and_floats_become_float32(save: Callable[..., str], dtype: str, expected: torch.dtype) -> None:
     path = save("x.npy", np.arange(12).reshape(4, 3).astype(dtype))
     train, test = load(path, test=path)
-    assert train.x.dtype == test.x.dtype == expected
-    assert train.x.tolist() == np.arange(12).reshape(4, 3).tolist()
+    assert train.storage.dtype == test.storage.dtype == train.all().x.dtype == expected
+    assert train.all().x.tolist() == np.arange(12).reshape(4, 3).tolist()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the maps of a process are read from /proc")
@@ -67,7 +69,7 @@ def test_an_npy_file_is_mapped_and_never_written_to(save: Callable[..., str]) ->
     path = save("x.npy", FLOATS)
     train, _ = load(path, test=path)
     assert any(path in line for line in Path("/proc/self/maps").read_text().splitlines())
-    train.x.zero_()
+    train.storage.values.zero_()
     assert np.array_equal(np.load(path), FLOATS)
 
 
@@ -96,7 +98,7 @@ def test_a_file_that_is_cut_while_it_is_in_use(save: Callable[..., str]) -> None
     train, _ = load(path, test=path)
     with Path(path).open("r+b") as file:
         file.truncate(300)
-    with pytest.raises(UserError, match="has become shorter while it was in use"):
+    with pytest.raises(UserError, match="was shortened while it was in use"):
         train[torch.arange(20)]
 
 
@@ -115,7 +117,7 @@ def test_a_tenth_is_held_out_the_same_in_every_run(save: Callable[..., str]) -> 
     assert len(train) == 90 and len(test) == 10
     kept, held_out = (next(split.chunks(100)).x for split in first)
     assert sorted(kept.flatten().tolist() + held_out.flatten().tolist()) == x.flatten().tolist()
-    assert torch.equal(held_out, second[1].x) and torch.equal(kept, next(second[0].chunks(100)).x)
+    assert torch.equal(held_out, second[1].all().x) and torch.equal(kept, next(second[0].chunks(100)).x)
     assert kept.flatten().tolist() == labels(train) and held_out.flatten().tolist() == labels(test)
 
 
@@ -123,16 +125,17 @@ def test_holding_out_copies_a_tenth_only(save: Callable[..., str]) -> None:
     """The training split shares the whole array, of which it knows its rows."""
     data = Arrays(save("x.npy", BYTES), 10)
     data.setup()
-    assert len(data.train) == 18 and data.train.x.shape == (20, 1, 4, 4) and data.test.x.shape == (2, 1, 4, 4)
-    assert data.train.rows is not None
+    train, test = data.train.storage, data.test.storage
+    assert len(train) == 18 and train.values.shape == (20, 1, 4, 4) and test.values.shape == (2, 1, 4, 4)
+    assert train.rows is not None and test.rows is None and test.file is None
     batch = next(iter(data.train_dataloader()))
-    assert np.array_equal(batch.x[:, 0].numpy(), BYTES[data.train.rows[batch.index].numpy()])
+    assert np.array_equal(batch.x[:, 0].numpy(), BYTES[train.rows[batch.index].numpy()])
 
 
 def test_an_npz_may_hold_everything(save: Callable[..., str]) -> None:
     y = np.arange(20) % 3
     train, test = load(save("all.npz", x_train=BYTES, y_train=y, x_test=BYTES[:5], y_test=y[:5]))
-    assert np.array_equal(train.x[:, 0].numpy(), BYTES) and np.array_equal(test.x[:, 0].numpy(), BYTES[:5])
+    assert np.array_equal(train.all().x[:, 0], BYTES) and np.array_equal(test.all().x[:, 0], BYTES[:5])
     assert labels(train) == y.tolist() and labels(test) == y[:5].tolist()
 
 
@@ -176,7 +179,7 @@ def test_labels_are_numbered_alike_in_both_splits(
 def test_real_images(data_file: Callable[[str], Path]) -> None:
     data = Arrays(str(data_file("cifar10_subset.npz")), batch_size=256, max_test=100)
     data.setup()
-    assert data.train.x.shape == (5085, 3, 32, 32) and data.train.x.dtype == torch.uint8
+    assert len(data.train) == 5085 and data.facts.shape == (3, 32, 32) and data.train.storage.dtype == torch.uint8
     assert len(data.test) == 100
 
 
@@ -219,17 +222,56 @@ def test_python_objects_are_never_unpickled(tmp_path: Path) -> None:
             load(str(tmp_path / name))
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
-def test_values_that_are_not_finite(save: Callable[..., str], value: float) -> None:
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e300])
+def test_infinite_values_name_their_first_row(save: Callable[..., str], value: float) -> None:
     x = FLOATS.astype(np.float64)
-    x[17, 3] = value
-    with pytest.raises(UserError, match=r"dataset.train=.* has NaN or infinite values .* first in row 17"):
+    x[3, 1] = np.nan
+    x[[17, 19], 3] = value
+    with pytest.raises(UserError, match=r"dataset.train=.* has infinite values .* first in row 17"):
         load(save("x.npy", x))
+
+
+def test_infinite_values_beyond_the_first_chunk_name_their_row(
+    save: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "ROWS_AT_ONCE", 8)
+    x = FLOATS.copy()
+    x[18, 0] = np.inf
+    with pytest.raises(UserError, match="first in row 18"):
+        load(save("x.npy", x))
+
+
+@pytest.mark.parametrize("rows_at_once", [8, 4096])
+def test_nan_means_missing(save: Callable[..., str], rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mask tells which values were observed, in every batch of the split that has some missing."""
+    monkeypatch.setattr(arrays, "ROWS_AT_ONCE", rows_at_once)
+    x = FLOATS.copy()
+    x[2, 1] = x[17, 3] = x[17, 5] = np.nan
+    data = Arrays(save("x.npy", x), batch_size="full", test=save("t.npy", FLOATS[:4]))
+    data.setup()
+    assert data.train.mask is not None and np.array_equal(data.train.mask, ~np.isnan(x))
+    batch = data.train[torch.tensor([17, 0, 2])]
+    assert batch.mask is not None and np.array_equal(batch.mask, ~np.isnan(x[[17, 0, 2]]))
+    assert data.test.mask is None and not data.facts.complete
+
+
+def test_a_held_out_tenth_takes_its_mask(save: Callable[..., str]) -> None:
+    x = np.repeat(FLOATS, 5, 0)
+    x[::3, 2] = np.nan
+    for split in load(save("x.npy", x)):
+        assert split.mask is not None and torch.equal(split.mask, ~split.all().x.isnan()) and not split.mask.all()
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+def test_what_is_complete_has_no_mask(save: Callable[..., str], dtype: str) -> None:
+    data = Arrays(save("x.npy", np.ones((20, 3), dtype)), batch_size=4)
+    data.setup()
+    assert data.train.mask is None and data.test.mask is None and data.facts.complete
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (0, 3), (3, 0)])
 def test_too_few_dimensions_or_nothing_at_all(save: Callable[..., str], shape: tuple[int, ...]) -> None:
-    with pytest.raises(UserError, match="must have a row for each sample"):
+    with pytest.raises(UserError, match="must have one row per sample"):
         load(save("x.npy", np.zeros(shape)))
 
 
@@ -251,13 +293,47 @@ def test_labels_of_another_length(save: Callable[..., str], wrong: np.ndarray) -
         load(save("x.npy", FLOATS), train_labels=save("y.npy", wrong))
 
 
-def test_labels_that_are_floats(save: Callable[..., str]) -> None:
+def test_labels_that_are_neither_numbers_nor_strings(save: Callable[..., str]) -> None:
     with pytest.raises(UserError, match="must hold integers or strings"):
-        load(save("x.npy", FLOATS), train_labels=save("y.npy", np.zeros(20)))
+        load(save("x.npy", FLOATS), train_labels=save("y.npy", np.zeros(20, complex)))
+
+
+@pytest.mark.parametrize("shape", [(20,), (20, 1), (20, 3)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_floats_are_real_targets(save: Callable[..., str], shape: tuple[int, ...], dtype: str) -> None:
+    y = np.random.default_rng(2).normal(size=shape).astype(dtype)
+    data = Arrays(save("d.npz", x_train=FLOATS, y_train=y, x_test=FLOATS[:5], y_test=y[5:10]), batch_size=4)
+    data.setup()
+    assert data.facts.target == Target("real", shape[-1] if len(shape) > 1 else 1)
+    for split, expected in ((data.train, y), (data.test, y[5:10])):
+        assert split.y is not None and split.y.dtype == torch.float32
+        assert np.array_equal(split.y, expected.reshape(len(expected), -1).astype(np.float32))
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(19), np.zeros(()), np.full(20, np.nan), np.array([np.inf] * 20)])
+def test_real_targets_that_are_missing(save: Callable[..., str], wrong: np.ndarray) -> None:
+    with pytest.raises(UserError, match="must have finite targets for each of the 20 samples"):
+        load(save("x.npy", FLOATS), train_labels=save("y.npy", wrong))
+
+
+@pytest.mark.parametrize(
+    ("train_labels", "test_labels", "kinds"),
+    [
+        (np.zeros(3, int), np.zeros(2), "integers and real numbers"),
+        (np.array(["1", "0", "1"]), np.zeros(2, int), "integers and strings"),
+        (np.zeros((3, 2)), np.zeros((2, 1)), r"real numbers \[N, 1\] and real numbers \[N, 2\]"),
+    ],
+)
+def test_labels_of_different_kinds(
+    save: Callable[..., str], train_labels: np.ndarray, test_labels: np.ndarray, kinds: str
+) -> None:
+    path = save("d.npz", x_train=FLOATS[:3], y_train=train_labels, x_test=FLOATS[:2], y_test=test_labels)
+    with pytest.raises(UserError, match=f"are of different kinds: {kinds}"):
+        load(path)
 
 
 def test_test_labels_without_test_images(save: Callable[..., str]) -> None:
-    with pytest.raises(UserError, match=r"there are no test images: give dataset.test"):
+    with pytest.raises(UserError, match=r"there are no test images: set dataset.test"):
         load(save("x.npy", FLOATS), test_labels=save("y.npy", np.zeros(2, int)))
 
 
@@ -275,5 +351,5 @@ def test_an_npz_without_what_it_is_given_for(save: Callable[..., str]) -> None:
 
 
 def test_a_single_sample_cannot_be_split(save: Callable[..., str]) -> None:
-    with pytest.raises(UserError, match=r"give dataset.test"):
+    with pytest.raises(UserError, match=r"set dataset.test"):
         load(save("x.npy", FLOATS[:1]))

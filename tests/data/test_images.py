@@ -20,8 +20,8 @@ def test_mnist_and_fashion_mnist(
     data_file(dataset.files.folder)
     data = dataset(data_root, batch_size=1024)
     data.setup()
-    assert data.train.x.shape == (60_000, 1, 28, 28) and data.test.x.shape == (10_000, 1, 28, 28)
-    assert data.train.x.dtype == torch.uint8 and data.shape == (1, 28, 28)
+    assert data.train.all().x.shape == (60_000, 1, 28, 28) and data.test.all().x.shape == (10_000, 1, 28, 28)
+    assert data.train.storage.dtype == torch.uint8 and data.facts.shape == (1, 28, 28)
     assert data.train.y is not None and data.test.y is not None
     assert data.train.y.dtype == torch.int64 and data.train.y[:4].tolist() == first_labels
     assert data.test.y.unique().tolist() == list(range(10))
@@ -55,9 +55,9 @@ def test_cifar10_from_pickled_batches(
     data.setup()
     for split, name in ((data.train, "train"), (data.test, "test")):
         assert split.y is not None and split.y.dtype == torch.int64
-        assert split.x.dtype == torch.uint8 and np.array_equal(split.x.numpy(), arrays[f"x_{name}"])
+        assert split.storage.dtype == torch.uint8 and np.array_equal(split.all().x, arrays[f"x_{name}"])
         assert np.array_equal(split.y.numpy(), arrays[f"y_{name}"])
-    assert data.shape == (3, 32, 32)
+    assert data.facts.shape == (3, 32, 32)
 
 
 def test_the_subset_of_cifar10_is_the_same_from_its_own_file_and_from_the_whole_ones(
@@ -79,25 +79,25 @@ def test_the_subset_of_cifar10_is_the_same_from_its_own_file_and_from_the_whole_
     for root in (data_root, tmp_path):
         train, test = CIFAR10Subset(root, batch_size=1024).load()
         assert train.y is not None and test.y is not None and train.y.dtype == torch.int64
-        assert np.array_equal(train.x.numpy(), arrays["x_train"]) and np.array_equal(test.x.numpy(), arrays["x_test"])
+        assert np.array_equal(train.all().x, arrays["x_train"]) and np.array_equal(test.all().x, arrays["x_test"])
         assert np.array_equal(train.y.numpy(), arrays["y_train"]) and np.array_equal(test.y.numpy(), arrays["y_test"])
 
 
 def test_digits_are_in_the_unit_interval_and_stratified() -> None:
     data = Digits(batch_size=512)
     data.setup()
-    assert data.train.x.shape == (1437, 1, 8, 8) and data.test.x.shape == (360, 1, 8, 8)
-    assert data.train.x.dtype == torch.float32
-    assert data.train.x.min() == 0 and data.train.x.max() == 1
+    x = data.train.all().x
+    assert x.shape == (1437, 1, 8, 8) and data.test.all().x.shape == (360, 1, 8, 8)
+    assert x.dtype == torch.float32 and x.min() == 0 and x.max() == 1
     assert data.train.y is not None and data.test.y is not None and data.test.y.dtype == torch.int64
     shares = data.train.y.bincount() / 1437 - data.test.y.bincount() / 360
     assert shares.abs().max() < 0.003
 
 
 def test_the_split_of_digits_does_not_depend_on_the_seed() -> None:
-    first, second = (Digits(batch_size=512, seed=seed).load() for seed in (0, 1))
-    assert torch.equal(first[0].x, second[0].x) and torch.equal(first[1].x, second[1].x)
-    assert not {row.numpy().tobytes() for row in first[0].x} & {row.numpy().tobytes() for row in first[1].x}
+    first, second = ([split.all().x for split in Digits(batch_size=512, seed=seed).load()] for seed in (0, 1))
+    assert torch.equal(first[0], second[0]) and torch.equal(first[1], second[1])
+    assert not {row.numpy().tobytes() for row in first[0]} & {row.numpy().tobytes() for row in first[1]}
 
 
 def test_a_root_in_the_home_folder_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -87,11 +87,11 @@ def test_from_the_command_to_batches(
     assert f"60010 images and their labels in {images}" in capsys.readouterr().out
     data = MNISTMillion(tmp_path, 64, size=60010)
     data.setup()
-    assert data.shape == (1, 28, 28) and len(data.train) == 60010 and len(data.test) == 10_000
+    assert data.facts.shape == (1, 28, 28) and len(data.train) == 60010 and len(data.test) == 10_000
     assert data.train.y is not None and torch.equal(data.train.y[:10], data.train.y[60_000:])
     batch = next(iter(data.train_dataloader()))
     assert np.array_equal(batch.x[:, 0].numpy(), np.load(images, mmap_mode="r")[batch.index.numpy()])
-    twice = data.train.x[torch.tensor([0, 60_000])].float() / 255  # the same digit, distorted twice
+    twice = data.train[torch.tensor([0, 60_000])].x.float() / 255  # the same digit, distorted twice
     assert 0.01 < (twice[0] - twice[1]).abs().mean() < 0.2
 
 

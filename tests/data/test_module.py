@@ -1,37 +1,15 @@
-"""Batches carry their indices, and everything random about them is a function of seed and epoch."""
+"""What every dataset shares: seeded subsets that keep points together, whole batches, and the facts of the data."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from src.data.module import Batch, DataModule, ShuffledBatches, Split
+from src.data.batch import Split, split_of
+from src.data.facts import Target
+from src.data.module import DataModule, target_of
+from src.data.sampling import ShuffledBatches
 from src.runs.errors import UserError
-
-
-class Rows(DataModule):
-    """Ten training and four test samples of which everything can be told from the row."""
-
-    def load(self) -> tuple[Split, Split]:
-        return rows(10), rows(4)
-
-
-def rows(num_data: int) -> Split:
-    row = torch.arange(num_data)
-    return Split(x=row[:, None] * torch.tensor([1, 10]), y=row + 100, aux=row[:, None] / 2)
-
-
-def assert_is_gather(batch: Batch, index: Tensor) -> None:
-    assert batch.y is not None and batch.aux is not None
-    assert torch.equal(batch.index, index)
-    assert torch.equal(batch.x, index[:, None] * torch.tensor([1, 10]))
-    assert torch.equal(batch.y, index + 100)
-    assert torch.equal(batch.aux, index[:, None] / 2)
-
-
-def loaded(**options: int | str) -> Rows:
-    data = Rows(**{"batch_size": 3, **options})  # type: ignore[arg-type]
-    data.setup()
-    return data
+from tests.data.rows import assert_is_gather, loaded, rows
 
 
 def epoch_order(data: DataModule, epoch: int) -> list[int]:
@@ -41,32 +19,10 @@ def epoch_order(data: DataModule, epoch: int) -> list[int]:
     return torch.cat([batch.index for batch in loader]).tolist()
 
 
-def test_a_batch_is_one_gather_with_its_indices() -> None:
-    assert_is_gather(rows(10)[torch.tensor([7, 0, 7])], torch.tensor([7, 0, 7]))
-
-
-def test_labels_and_auxiliary_inputs_may_be_absent() -> None:
-    batch = Split(torch.zeros(3, 2))[torch.tensor([1])]
-    assert batch.y is None and batch.aux is None
-
-
-def test_chunks_are_all_of_the_split_in_order() -> None:
-    chunks = list(rows(10).chunks(4))
-    assert [len(chunk.x) for chunk in chunks] == [4, 4, 2]
-    for chunk, index in zip(chunks, torch.arange(10).split(4), strict=True):
-        assert_is_gather(chunk, index)
-
-
-def test_a_draw_has_no_repetition_and_is_a_function_of_its_seed() -> None:
-    first, again, other = (rows(1000).draw(100, seed).index for seed in (1, 1, 2))
-    assert len(first.unique()) == 100
-    assert torch.equal(first, again) and not torch.equal(first, other)
-
-
 def test_the_loader_yields_whole_batches_that_are_gathers() -> None:
     data = loaded()
     batches = list(data.train_dataloader())
-    assert [len(batch.x) for batch in batches] == [3, 3, 3] and len(data.train_dataloader()) == 3
+    assert [len(batch) for batch in batches] == [3, 3, 3] and len(data.train_dataloader()) == 3
     for batch in batches:
         assert_is_gather(batch, batch.index)
     assert len({row for batch in batches for row in batch.index.tolist()}) == 9
@@ -81,21 +37,34 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
     assert epoch_order(data, 0) != epoch_order(other, 0)
 
 
-def test_a_subset_is_seeded_and_keeps_samples_together() -> None:
+def chosen_rows(split: Split) -> Tensor:
+    """The rows of the whole split that a subset has, by its observations; everything else must be of the same rows."""
+    row = split.all().x[:, 0]
+    assert split.y is not None and split.aux is not None and split.mask is not None
+    assert split.groups is not None and split.latents is not None
+    assert torch.equal(split.y, row + 100) and torch.equal(split.aux, row[:, None] / 2)
+    assert torch.equal(split.mask[:, 0], row % 2 == 0) and torch.equal(split.groups, row + 1000)
+    assert torch.equal(split.latents, -row[:, None])
+    return row
+
+
+def test_a_subset_is_seeded_and_keeps_points_together() -> None:
     data, again, other = (loaded(max_train=5, max_test=2, seed=seed) for seed in (1, 1, 3))
     assert len(data.train) == 5 and len(data.test) == 2
-    assert torch.equal(data.train.x, again.train.x) and not torch.equal(data.train.x, other.train.x)
-    assert data.train.y is not None and torch.equal(data.train.x[:, 0] + 100, data.train.y)
+    first, same, different = (chosen_rows(d.train) for d in (data, again, other))
+    assert len(first.unique()) == 5 and first.tolist() != list(range(5)) and len(chosen_rows(data.test)) == 2
+    assert torch.equal(first, same) and not torch.equal(first, different)
+    assert len(data.train.storage.values) == 5  # copied: the whole array can be forgotten
 
 
 @pytest.mark.parametrize("options", [{"max_train": 11}, {"max_train": 0}, {"max_test": 5}])
-def test_a_subset_that_cannot_be_filled_is_refused(options: dict[str, int]) -> None:
+def test_a_subset_that_cannot_be_filled_is_an_error(options: dict[str, int]) -> None:
     with pytest.raises(UserError, match=f"dataset.{next(iter(options))}="):
         loaded(**options)
 
 
 @pytest.mark.parametrize("options", [{"batch_size": 11}, {"batch_size": 0}, {"batch_size": 6, "max_train": 5}])
-def test_a_batch_that_cannot_be_filled_is_refused(options: dict[str, int]) -> None:
+def test_a_batch_that_cannot_be_filled_is_an_error(options: dict[str, int]) -> None:
     with pytest.raises(UserError, match=r"dataset\.batch_size=\d+ must lie between 1 and the"):
         loaded(**options)
 
@@ -103,7 +72,7 @@ def test_a_batch_that_cannot_be_filled_is_refused(options: dict[str, int]) -> No
 def test_a_full_batch_takes_them_all() -> None:
     data = loaded(batch_size="full")
     assert data.batch_size == 10 and len(data.train_dataloader()) == 1
-    assert data.shape == (2,)
+    assert data.facts.batch_size == 10
 
 
 def test_setup_loads_once() -> None:
@@ -111,3 +80,33 @@ def test_setup_loads_once() -> None:
     train = data.train
     data.setup("fit")
     assert data.train is train
+
+
+def test_the_facts_are_those_of_the_splits() -> None:
+    facts = loaded(max_train=7).facts
+    assert facts.shape == (2,) and facts.num_train == 7 and facts.batch_size == 3
+    assert facts.scale == "table" and not facts.complete and not facts.fresh and facts.objects is None
+
+
+@pytest.mark.parametrize("masked", [0, 1])
+def test_a_mask_in_either_split_makes_the_data_incomplete(masked: int) -> None:
+    class Missing(DataModule):
+        def load(self) -> tuple[Split, Split]:
+            splits = [split_of(torch.zeros(4, 2)), split_of(torch.zeros(4, 2))]
+            splits[masked] = rows(4)
+            return splits[0], splits[1]
+
+    data = Missing(batch_size=2)
+    data.setup()
+    assert not data.facts.complete
+
+
+def test_targets_are_none_classes_or_reals() -> None:
+    assert target_of(None, None) == Target("none", 0)
+    assert target_of(torch.tensor([0, 4, 2]), None) == Target("class", 5)
+    assert target_of(torch.zeros(3, 2), torch.zeros(1, 2)) == Target("real", 2)
+
+
+def test_classes_of_the_test_split_count_too() -> None:
+    """A model that predicts P classes must be able to score each class that it is tested on."""
+    assert target_of(torch.tensor([0, 1]), torch.tensor([2, 0])) == Target("class", 3)

@@ -9,7 +9,8 @@ import torch
 from pytorch_lightning import LightningModule, Trainer
 from torch import Tensor
 
-from src.data.module import Batch, DataModule
+from src.data.batch import Batch
+from src.data.module import DataModule
 from src.data.moving_ball import MovingBall, Positions, WholeVideos, draw_paths, render
 from src.runs.errors import UserError
 from src.runs.specs import make
@@ -33,7 +34,7 @@ def epoch_batches(data: DataModule, epoch: int) -> list[Batch]:
 def by_video(batch: Batch) -> Batch:
     order = batch.index.argsort()
     assert batch.aux is not None
-    return Batch(batch.x[order], None, batch.index[order], batch.aux[order])
+    return Batch(batch.x[order], batch.index[order], aux=batch.aux[order])
 
 
 def video_aux(first: int, last: int) -> Tensor:
@@ -69,29 +70,43 @@ def test_paths_have_the_covariance_of_the_gp() -> None:
 
 def test_the_splits_are_frames_with_video_and_time() -> None:
     data = loaded()
-    assert data.shape == (1, 32, 32) and len(data.train) == 300 and len(data.test) == 60 and data.batch_size == 90
+    assert data.facts.shape == (1, 32, 32) and len(data.train) == 300 and len(data.test) == 60 and data.batch_size == 90
     assert data.train.aux is not None and torch.equal(data.train.aux, video_aux(0, 10))
     assert data.test.aux is not None and torch.equal(data.test.aux, video_aux(10, 12))
     assert data.train.y is None and data.test.y is None
-    assert data.train.x.unique().tolist() == [0, 1]
+    assert data.train.all().x.unique().tolist() == [0, 1]
+
+
+def test_videos_are_groups_that_stay_whole() -> None:
+    data = loaded()
+    for split, first in ((data.train, 0), (data.test, 10)):
+        assert split.groups is not None
+        assert split.groups.tolist() == [first + row // 30 for row in range(len(split))]
+    assert [len(chunk) for chunk in data.train.chunks(100)] == [90, 90, 90, 30]
 
 
 def test_the_true_paths_of_the_test_videos_are_kept() -> None:
     data = loaded()
-    assert data.test_paths.shape == (2, 30, 2) and torch.equal(render(data.test_paths), data.test.x)
+    paths, training_paths = data.test.latents, data.train.latents
+    assert paths is not None and training_paths is not None and paths.shape == (60, 2)
+    assert torch.equal(render(paths.unflatten(0, (2, 30))), data.test.all().x)
+    assert torch.equal(render(training_paths.unflatten(0, (10, 30))), data.train.all().x)
 
 
 def test_only_the_test_videos_are_the_same_for_all_seeds() -> None:
     data, again, other = loaded(seed=1), loaded(seed=1), loaded(seed=2)
-    assert torch.equal(data.train.x, again.train.x) and not torch.equal(data.train.x, other.train.x)
-    assert torch.equal(data.test_paths, other.test_paths)
+    training, same_training, other_training = (d.train.all().x for d in (data, again, other))
+    assert torch.equal(training, same_training) and not torch.equal(training, other_training)
+    assert torch.equal(data.test.all().x, other.test.all().x)
+    assert data.test.latents is not None and other.test.latents is not None
+    assert torch.equal(data.test.latents, other.test.latents)
     first, same, different = (epoch_batches(d, 0)[0] for d in (data, again, other))
     assert torch.equal(first.x, same.x) and not torch.equal(by_video(first).x, by_video(different).x)
 
 
 def test_test_and_training_videos_differ_for_the_seed_of_the_test_videos() -> None:
     data = loaded(seed=0)
-    assert not torch.equal(data.train.x[:60], data.test.x)
+    assert not torch.equal(data.train.all().x[:60], data.test.all().x)
 
 
 def test_every_step_has_fresh_videos_that_are_a_function_of_seed_epoch_and_step() -> None:
@@ -99,7 +114,7 @@ def test_every_step_has_fresh_videos_that_are_a_function_of_seed_epoch_and_step(
     torch.manual_seed(123)  # the global generator has no part in it
     epochs = {epoch: epoch_batches(data, epoch) for epoch in (0, 1, 7)}
     videos = torch.cat([by_video(b).x for batches in epochs.values() for b in batches]).reshape(3 * 4 * 3, -1)
-    assert len(torch.cat([videos, data.train.x.reshape(10, -1)]).unique(dim=0)) == 46
+    assert len(torch.cat([videos, data.train.all().x.reshape(10, -1)]).unique(dim=0)) == 46
     for epoch, batches in epochs.items():
         for batch, again in zip(batches, epoch_batches(loaded(), epoch), strict=True):
             assert torch.equal(batch.x, again.x) and torch.equal(batch.index, again.index)
@@ -121,7 +136,9 @@ def test_stored_batches_are_whole_videos_of_the_training_split() -> None:
     for batch in batches:
         ordered = by_video(batch)
         assert batch.aux is not None and data.train.aux is not None and ordered.aux is not None
-        assert torch.equal(batch.x, data.train.x[batch.index]) and torch.equal(batch.aux, data.train.aux[batch.index])
+        assert torch.equal(batch.x, data.train.all().x[batch.index]) and torch.equal(
+            batch.aux, data.train.aux[batch.index]
+        )
         videos, times = ordered.aux.unflatten(0, (3, 30)).unbind(-1)
         assert (videos == videos[:, :1]).all() and (times == torch.arange(30)).all()
     assert len({row for batch in batches for row in batch.index.tolist()}) == 270

@@ -10,9 +10,10 @@ import torch
 from scipy import ndimage
 
 from src.data import rotated_mnist
-from src.data.module import Split
+from src.data.batch import Split
 from src.data.rotated_mnist import RotatedMNIST, draw, rotations
 from src.data.sources import idx_bytes
+from src.models.auxiliary import principal_scores
 from src.runs.errors import UserError
 from tests.configs import composed
 
@@ -49,9 +50,9 @@ def two_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RotatedMNIST:
 
 def parts(split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images, objects and angles."""
-    assert split.aux is not None and split.aux.dtype == split.x.dtype == torch.float32
+    assert split.aux is not None and split.aux.dtype == split.storage.dtype == torch.float32
     objects, angles = split.aux.numpy().T
-    return split.x.numpy(), objects, angles
+    return split.all().x.numpy(), objects, angles
 
 
 def labels(split: Split) -> list[int]:
@@ -88,7 +89,7 @@ def test_training_images_are_the_objects_turned(threes: RotatedMNIST) -> None:
 
 
 def test_scores_are_the_published_ones_up_to_sign(threes: RotatedMNIST, reference: Reference) -> None:
-    scores, published = threes.object_scores().numpy(), reference["object_pca"]
+    scores, published = principal_scores(threes.objects, 8).numpy(), reference["object_pca"]
     aligned = scores * np.sign((scores * published).sum(0))
     np.testing.assert_allclose(aligned, published, rtol=0, atol=0.0085)
     np.testing.assert_allclose(aligned[:, :4], published[:, :4], rtol=0, atol=1e-3)
@@ -96,8 +97,9 @@ def test_scores_are_the_published_ones_up_to_sign(threes: RotatedMNIST, referenc
 
 def test_the_counts_of_digit_3(threes: RotatedMNIST) -> None:
     assert [len(split) for split in (threes.train, threes.test, threes.eval)] == [4050, 270, 640]
-    assert threes.shape == (1, 28, 28) and threes.objects.shape == (400, 28, 28)
-    assert threes.train.x.min() < -0.2 and threes.train.x.max() > 1.2  # not clipped
+    x = threes.train.all().x
+    assert threes.facts.shape == (1, 28, 28) and threes.objects.shape == (400, 28, 28)
+    assert x.min() < -0.2 and x.max() > 1.2  # not clipped
 
 
 def test_a_single_digit_is_labelled_by_object(threes: RotatedMNIST) -> None:
@@ -149,7 +151,7 @@ def test_scores_are_the_projections_on_the_principal_axes(two_digits: RotatedMNI
     _, _, axes = np.linalg.svd(pixels - pixels.mean(0), full_matrices=False)
     axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(1)])[:, None]
     expected = (pixels - pixels.mean(0)) @ axes[:5].T
-    np.testing.assert_allclose(two_digits.object_scores(5), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(principal_scores(two_digits.objects, 5), expected, rtol=0, atol=1e-5)
 
 
 def test_the_dataset_does_not_depend_on_the_seed(two_digits: RotatedMNIST) -> None:
@@ -157,14 +159,14 @@ def test_the_dataset_does_not_depend_on_the_seed(two_digits: RotatedMNIST) -> No
     again.setup()
     for first, second in ((two_digits.train, again.train), (two_digits.test, again.test)):
         assert first.aux is not None and second.aux is not None
-        assert torch.equal(first.x, second.x) and torch.equal(first.aux, second.aux)
+        assert torch.equal(first.all().x, second.all().x) and torch.equal(first.aux, second.aux)
 
 
 def test_batches_keep_images_and_views_together(two_digits: RotatedMNIST) -> None:
     for batch in two_digits.train_dataloader():
         assert batch.aux is not None and two_digits.train.aux is not None
         assert torch.equal(batch.aux, two_digits.train.aux[batch.index])
-        assert torch.equal(batch.x, two_digits.train.x[batch.index])
+        assert torch.equal(batch.x, two_digits.train.all().x[batch.index])
 
 
 @pytest.mark.parametrize("digits", [[], [3, 3], [10], [-1, 3]])

@@ -6,92 +6,147 @@ import pytest
 import torch
 from gpytorch.constraints import Positive
 
+from src.data.batch import split_of
 from src.data.module import DataModule
-from src.evaluation.evidence import check_evidence, evidence_scores
-from src.evaluation.metrics import evaluate, latent_means, metrics_table
+from src.evaluation.evidence import ESTIMATES, Evidence, observed, random_batches
+from src.evaluation.task import Scores, Subject
 from src.gp.active_set import log_marginal
 from src.runs.errors import NumericalError, UserError
-from tests.models.builders import Given, built, noisy_curve
+from src.runs.randomness import stream
+from tests.evaluation.subjects import SETTINGS, Known, MadeUp, built, noisy_curve
 
-ALL: dict[str, Any] = {"exact_evidence": True, "evidence_points": None, "evidence_precision": "float64"}
+ASKED: dict[str, Any] = SETTINGS | {"exact_evidence": True}
+
+
+def curve(batch_size: int | None = None) -> MadeUp:
+    return MadeUp(split_of(noisy_curve()), batch_size=batch_size)
 
 
 def sas(data: DataModule, active_size: int, *overrides: str, name: str = "sas") -> Any:
-    return built(data, name, f"active_set.size={active_size}", *overrides)
+    return built(data, f"model={name}", f"active_set.size={active_size}", *overrides, dtype=torch.float64)
+
+
+@torch.no_grad()
+def evidence(model: Any, data: DataModule, seed: int = 0, **settings: Any) -> Scores:
+    return Evidence().scores(Subject(model, data, ASKED | settings, seed))
+
+
+@torch.no_grad()
+def direct(model: Any, data: DataModule, rows: torch.Tensor) -> float:
+    """log p(x | z) of these rows in nats per value."""
+    batch = data.train[rows]
+    x, z = model.centred(batch.x), model.encode(batch, seen=True).mean
+    return log_marginal(x, z, model.kernel, model.likelihood.noise).item() / x.numel()
 
 
 @pytest.mark.parametrize("name", ["sas", "bayesian_sas", "gplvm"])
 @pytest.mark.parametrize("amortised", ["true", "false"])
 def test_exact_and_its_estimate_that_leaves_one_point_out(name: str, amortised: str) -> None:
     """With A = N - 1 Eq. 6 has no error, whatever point is left."""
-    data = Given(noisy_curve())
+    data = curve()
     model = sas(data, 59, f"model.amortised={amortised}", name=name)
-    scores = evidence_scores(model, data, None, "float64", seed=0)
-    x, z = model.centred(data.x), model.encode(data.x, torch.arange(60)).mean
-    exact = log_marginal(x, z, model.kernel, model.likelihood.noise).item() / data.x.numel()
+    scores, exact = evidence(model, data), direct(model, data, torch.arange(60))
     assert scores["exact_evidence"] == pytest.approx(exact, rel=1e-10)
     assert scores["sas_estimate"] == pytest.approx(exact, rel=1e-8) and scores["sas_estimate_sd"] < 1e-8
     assert scores["evidence_points"] == 60
 
 
+@pytest.mark.parametrize("amortised", ["true", "false"])
+def test_a_part_of_the_points_is_estimated_as_if_it_were_all(amortised: str) -> None:
+    """With A = points - 1 the estimate has no error either, though points < N."""
+    data = curve()
+    model = sas(data, 24, f"model.amortised={amortised}")
+    scores = evidence(model, data, seed=3, evidence_points=25)
+    exact = direct(model, data, data.train.draw(25, stream(3, 25)).index)
+    assert scores["exact_evidence"] == pytest.approx(exact, rel=1e-10)
+    assert scores["sas_estimate"] == pytest.approx(exact, rel=1e-8) and scores["sas_estimate_sd"] < 1e-8
+
+
 def test_a_part_of_the_points_in_either_precision() -> None:
-    data = Given(noisy_curve(), batch_size=20)
+    data = curve(batch_size=20)
     model = sas(data, 10)
-    double, single = (evidence_scores(model, data, 40, precision, seed=1) for precision in ("float64", "float32"))
-    index = data.train.draw(40, 0).index
-    assert len(index) == 40 and double["evidence_points"] == 40
+    double, single = (
+        evidence(model, data, seed=1, evidence_points=40, evidence_precision=precision)
+        for precision in ("float64", "float32")
+    )
+    assert double["evidence_points"] == 40
     assert single == pytest.approx(double, rel=1e-3)
     assert abs(double["sas_estimate"] - double["exact_evidence"]) < 5 * double["sas_estimate_sd"]
-    assert double == evidence_scores(model, data, 40, "float64", seed=1)
-    assert double != evidence_scores(model, data, 40, "float64", seed=2)
+    assert double == evidence(model, data, seed=1, evidence_points=40)
+    assert double != evidence(model, data, seed=2, evidence_points=40)
 
 
-def test_it_stands_among_the_metrics() -> None:
-    data = Given(noisy_curve(), batch_size=20)
-    model = sas(data, 10)
-    z = latent_means(model, data.test, seen=False)
-    metrics = evaluate(model, data, z, active_sets=2, condition_on=20, seed=0, exact_evidence=True)
-    table = metrics_table(metrics)
-    assert "60 training points" in table and f"{metrics['exact_evidence']:.4f}" in table
-    assert f"{metrics['sas_estimate']:.4f} ± {metrics['sas_estimate_sd']:.4f}" in table
-    assert "exact_evidence" not in evaluate(model, data, z, active_sets=2, condition_on=20, seed=0)
+def test_points_and_latents_are_of_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in several chunks, and for free latents, which are looked up by row."""
+    monkeypatch.setattr("src.evaluation.evidence.CHUNK", 7)
+    data = curve()
+    model = sas(data, 10, "model.amortised=false")
+    with torch.no_grad():
+        x, z = observed(model, data.train, 20, torch.float64, seed=0)
+    rows = torch.cdist(x, data.train.all().x.double() - model.data_mean).argmin(1)
+    assert len(rows.unique()) == 20
+    torch.testing.assert_close(z, model.latents.mean.weight[rows].detach())
+
+
+def test_each_batch_is_drawn_anew() -> None:
+    batches = random_batches(50, 8, seed=0)
+    assert len({tuple(rows.tolist()) for rows in batches}) == ESTIMATES
+    assert all(len(rows.unique()) == 8 for rows in batches)
+    assert not torch.equal(batches[0], random_batches(50, 8, seed=1)[0])
+
+
+def test_the_summary_has_both_values() -> None:
+    data = curve(batch_size=20)
+    scores = evidence(sas(data, 10), data)
+    table = "\n".join(Evidence().summary(scores, {}))
+    assert "60 training points" in table and f"{scores['exact_evidence']:.4f}" in table
+    assert f"{scores['sas_estimate']:.4f} ± {scores['sas_estimate_sd']:.4f}" in table
+    assert Evidence().summary({"rmse": 1.0}, {}) == []
+
+
+def test_it_is_computed_on_request_only() -> None:
+    data = curve(batch_size=20)
+    assert evidence(sas(data, 10), data, exact_evidence=False) == {}
 
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
         ({"evidence_points": 10}, "must exceed the 10 active points"),
-        ({"evidence_points": 61}, "not the 60 training points"),
+        ({"evidence_points": 61}, "must not exceed the 60 training points"),
         ({"evidence_precision": "float16"}, "must be float32 or float64"),
     ],
 )
-def test_what_cannot_be_is_refused(settings: dict[str, Any], reason: str) -> None:
-    data = Given(noisy_curve(), batch_size=20)
+def test_settings_that_cannot_be_met(settings: dict[str, Any], reason: str) -> None:
+    data = curve(batch_size=20)
     with pytest.raises(UserError, match=reason):
-        check_evidence(sas(data, 10), data, **ALL | settings)
+        Evidence().check(sas(data, 10), data, ASKED | settings)
 
 
-def test_a_model_without_a_gp_is_refused_if_asked() -> None:
-    data = Given(noisy_curve())
-    vae = built(data, "vae")
-    check_evidence(vae, data, **ALL | {"exact_evidence": False})
+def test_a_model_without_a_gp_is_an_error_only_if_asked() -> None:
+    data = curve()
+    vae = built(data, "model=vae")
+    Evidence().check(vae, data, SETTINGS)
+    assert not Evidence().fits(vae, data) and not Evidence().fits(Known(data.facts), data)
+    assert Evidence().fits(sas(data, 10), data)
     with pytest.raises(UserError, match=r"needs a GP decoder with an active set .*, not VAE"):
-        check_evidence(vae, data, **ALL)
+        Evidence().check(vae, data, ASKED)
 
 
-def test_more_than_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = Given(noisy_curve())
+def test_more_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = curve()
     monkeypatch.setattr("src.evaluation.evidence.installed_memory", lambda: 1000)
-    with pytest.raises(UserError, match=r"more than there is: set evaluation\.evidence_points to fewer"):
-        check_evidence(sas(data, 10), data, **ALL)
+    with pytest.raises(UserError, match=r"more than this machine has: reduce evaluation\.evidence_points"):
+        Evidence().check(sas(data, 10), data, ASKED)
 
 
-def test_a_covariance_without_a_factor_names_the_hyperparameters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_covariance_without_a_factor_names_the_hyperparameters() -> None:
     """All points at one place and almost no noise: float32 cannot tell their covariance from a singular one."""
-    data = Given(noisy_curve(), batch_size=20)
+    data = curve(batch_size=20)
     model = sas(data, 10, "model.amortised=false")
     model.latents.mean.weight.data.zero_()
-    model.likelihood.noise_covar.register_constraint("raw_noise", Positive())
-    model.likelihood.noise = 1e-12
+    gaussian = model.likelihood.learned
+    gaussian.noise_covar.register_constraint("raw_noise", Positive())
+    gaussian.noise = 1e-12
     with pytest.raises(NumericalError, match=r"float32: try .*=float64; hyperparameters: .*lengthscale"):
-        evidence_scores(model, data, None, "float32", seed=0)
+        evidence(model, data, evidence_precision="float32")

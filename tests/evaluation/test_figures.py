@@ -1,6 +1,5 @@
 """The figures show what was decoded, where it was decoded."""
 
-import struct
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -204,34 +203,3 @@ def test_collapsed_latents_and_a_constant_sd_can_be_drawn(tmp_path: Path) -> Non
     figures.save(figures.decoded_grid(z, decode, GREY, 3), tmp_path / "grid.png")
     figures.save(figures.reconstructions(*torch.zeros(3, 2, *GREY)), tmp_path / "reconstructions.png")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["grid.png", "map.png", "reconstructions.png"]
-
-
-@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml")])
-def test_a_file_appears_whole_in_the_format_of_its_suffix(tmp_path: Path, name: str, start: bytes) -> None:
-    path = tmp_path / name
-    path.write_text("of an earlier run")
-    with path.open() as earlier:
-        figures.save(figures.latent_map(latents(50, 2), None, decoder(GREY), "title"), path)
-        assert earlier.read() == "of an earlier run"  # replaced, not written over
-    assert path.read_bytes().startswith(start)
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_png_has_150_dots_an_inch(tmp_path: Path) -> None:
-    figure = Figure(figsize=(2, 1))
-    figures.save(figure, tmp_path / "a.png")
-    header = (tmp_path / "a.png").read_bytes()[16:24]
-    assert struct.unpack(">II", header) == (300, 150)
-
-
-def test_a_failed_save_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail_half_way(path: Path, **_: object) -> None:
-        path.write_text("half")
-        raise OSError("disk full")
-
-    figure, path = Figure(), tmp_path / "a.png"
-    path.write_text("of an earlier run")
-    monkeypatch.setattr(figure, "savefig", fail_half_way)
-    with pytest.raises(OSError, match="disk full"):
-        figures.save(figure, path)
-    assert [p.read_text() for p in tmp_path.iterdir()] == ["of an earlier run"]

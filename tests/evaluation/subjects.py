@@ -1,0 +1,106 @@
+"""Models whose answers are known by hand, made-up data, and small real models."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Distribution, Normal
+
+from src.data.batch import Batch, Split
+from src.data.facts import Facts
+from src.data.module import DataModule
+from src.evaluation.task import Subject
+from src.models.base import build
+from src.models.likelihoods import Bernoulli as Bits
+from src.models.likelihoods import Gaussian, Likelihood
+from src.models.posterior import Point
+from tests.configs import composed
+
+SETTINGS: dict[str, Any] = {
+    "active_sets": 3,
+    "condition_on": 2,
+    "exact_evidence": False,
+    "evidence_points": None,
+    "evidence_precision": "float64",
+}
+
+
+class MadeUp(DataModule):
+    """Two given splits."""
+
+    def __init__(self, train: Split, test: Split | None = None, batch_size: int | None = None) -> None:
+        super().__init__(batch_size or "full")
+        self.splits = train, test or train
+        self.setup()
+
+    def load(self) -> tuple[Split, Split]:
+        return self.splits
+
+
+class Known:
+    """Encodes an observation as its first two values; decodes to (z, level), the level being what it is given.
+
+    `encoded` lists what was encoded, as pairs of `seen` and the number of points. Latents of seen points are moved by
+    `if_seen`, so that it shows whether `seen` was right.
+    """
+
+    latent_dim, sd, if_seen = 2, 0.5, 0.0
+    device, dtype = torch.device("cpu"), torch.float32
+    likelihood: Likelihood = Gaussian(0.25, learned=False)
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.encoded: list[tuple[bool, int]] = []
+
+    def as_float(self, x: Tensor) -> Tensor:
+        return x.float()
+
+    def encode(self, batch: Batch, seen: bool) -> Point:
+        self.encoded.append((seen, len(batch)))
+        return Point(batch.x.flatten(1)[:, :2].float() + self.if_seen * seen)
+
+    def given(self, batch: Batch | None = None) -> float:
+        return 0.0 if batch is None else float(batch.x.mean())
+
+    def decode(self, z: Tensor, given: float | None = None, aux: Tensor | None = None) -> Distribution:
+        level = torch.full((len(z), 1), given or 0.0)
+        return Normal(torch.cat([z, level], 1), self.sd)
+
+
+class KnownActive(Known):
+    """Conditions on the mean of its active set."""
+
+    active_size = 1
+
+
+class KnownBits(Known):
+    """Each value is 1 with probability sigmoid(z_1)."""
+
+    likelihood: Likelihood = Bits()
+
+    def decode(self, z: Tensor, given: float | None = None, aux: Tensor | None = None) -> Bernoulli:
+        return Bernoulli(logits=z[:, :1].expand(-1, 3))
+
+
+def subject(model_class: type[Known], data: DataModule, seed: int = 0, **settings: Any) -> Subject:
+    """A made-up model on made-up data."""
+    return Subject(model_class(data.facts), data, SETTINGS | settings, seed)
+
+
+def built(data: DataModule, *overrides: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> Any:
+    """A real model as the command line composes it, started on the data, ready to predict."""
+    data.setup()
+    torch.manual_seed(seed)
+    model = build(composed(*overrides)["model"], data.facts)
+    model.to(dtype).check(data.facts)
+    model.initialise(data)
+    model.finalise(data)
+    return model.eval()
+
+
+def noisy_curve(num_data: int = 60, outputs: int = 5) -> Tensor:
+    """Points near a curve in D dimensions."""
+    generator = torch.Generator().manual_seed(0)
+    t = torch.linspace(-2, 2, num_data)[:, None]
+    x = torch.cat([torch.sin((d + 1) * t / 2) for d in range(outputs)], 1)
+    return x + 0.1 * torch.randn(x.shape, generator=generator)
