@@ -31,6 +31,12 @@ class Mistake(NamedTuple):
     test: str  # the mirrored test file
 
 
+def mistake(name: str, files: tuple[str, str], old: str, new: str) -> Mistake:
+    """A mistake in the first of two files, which the second must find."""
+    source, test = files
+    return Mistake(name, source, old, new, test)
+
+
 class PlantedLoader(SourceFileLoader):
     """Loads a module with one piece of its text replaced."""
 

@@ -1,17 +1,6 @@
 """Mistakes to plant in src/data, each of which the mirrored test file must find."""
 
-from typing import NamedTuple
-
-
-class Mistake(NamedTuple):
-    """One mistake: `old` occurs exactly once in the source file."""
-
-    name: str
-    source: str
-    old: str
-    new: str
-    test: str
-
+from tests.planting import mistake
 
 BATCH = ("src/data/batch.py", "tests/data/test_batch.py")
 FACTS = ("src/data/facts.py", "tests/data/test_facts.py")
@@ -20,11 +9,6 @@ MODULE = ("src/data/module.py", "tests/data/test_module.py")
 ARRAYS = ("src/data/arrays.py", "tests/data/test_arrays.py")
 BALL = ("src/data/moving_ball.py", "tests/data/test_moving_ball.py")
 ROTATED = ("src/data/rotated_mnist.py", "tests/data/test_rotated_mnist.py")
-
-
-def mistake(name: str, files: tuple[str, str], old: str, new: str) -> Mistake:
-    source, test = files
-    return Mistake(name, source, old, new, test)
 
 
 PLANTED = [

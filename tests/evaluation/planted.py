@@ -1,6 +1,6 @@
 """Mistakes to plant in src/evaluation, each of which the mirrored test file must find."""
 
-from tests.data.planted import Mistake, mistake
+from tests.planting import Mistake, mistake
 
 
 def files(name: str) -> tuple[str, str]:

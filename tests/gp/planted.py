@@ -1,6 +1,6 @@
 """Mistakes planted in src/gp; the first ones are those of published code."""
 
-from tests.planting import Mistake
+from tests.planting import mistake
 
 ACTIVE_SET = ("src/gp/active_set.py", "tests/gp/test_active_set.py")
 EVIDENCE = ("src/gp/evidence.py", "tests/gp/test_evidence.py")
@@ -11,9 +11,9 @@ KERNELS = ("src/gp/kernels.py", "tests/gp/test_kernels.py")
 PSI = ("src/gp/psi.py", "tests/gp/test_psi.py")
 LINALG = ("src/gp/linalg.py", "tests/gp/test_linalg.py")
 
-MISTAKES = [
-    Mistake(name, source, old, new, test)
-    for (source, test), mistakes in {
+PLANTED = [
+    mistake(name, files, old, new)
+    for files, mistakes in {
         ACTIVE_SET: {
             "the square of the mean": (
                 "torch.linalg.vector_norm(error, dim=1).square()",

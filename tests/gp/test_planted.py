@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.gp.planted import MISTAKES
+from tests.gp.planted import PLANTED
 from tests.planting import FOUND, Mistake, outcome
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.name)
 def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
     assert outcome(mistake) == FOUND
