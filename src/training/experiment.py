@@ -12,13 +12,13 @@ from src.runs import record as runs
 from src.runs.published import published_values
 from src.runs.record import Config
 from src.runs.specs import make
-from src.training.callbacks import History
+from src.training.history import History
 from src.training.dashboards import About, Dashboards
 from src.training.trainer import fit, make_trainer
 
 
 def run(config: Config, model_name: str, dataset_name: str) -> Scores:
-    """Train, evaluate and record. A finished run is shown, not done again. Nothing is written before all fits."""
+    """Train, evaluate and record. A finished run is shown, not repeated. Nothing is written before all checks pass."""
     outputs = Path(config["paths"]["outputs"])
     folder = outputs / runs.folder_name(config, model_name, dataset_name)
     if runs.status(folder) == "done" and not config["rerun"]:
@@ -38,7 +38,7 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
     about = About(folder.name, runs.fingerprint(config), config["group"], model_name, tags, config)
     boards = Dashboards(config["logger"], history, folder, about, lambda: draw_now(subject(), folder / "figures"))
     trainer = make_trainer(config, history, folder, boards)
-    if not trainer.is_global_zero:  # of several processes the first keeps the record
+    if not trainer.is_global_zero:  # only the first of several processes keeps the record
         fit(trainer, model, data, folder)
         return {}
     runs.make_way(folder)
@@ -52,7 +52,7 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
 
 
 def evaluate(subject: Subject, folder: Path) -> Scores:
-    """Score, draw and keep; the metrics are written last, since they make a run whole."""
+    """Score, draw and save; the metrics are written last, because their file marks a finished run."""
     metrics = registry.scores(subject)
     registry.draw(subject, folder / "figures")
     registry.keep(subject, folder / "explorer.npz")
@@ -68,7 +68,7 @@ def make_data(config: Config) -> DataModule:
 
 
 def make_model(config: Config, data: DataModule) -> Model:
-    """The model of a config, which these data fit."""
+    """The model of a config; an error if it cannot be trained on these data."""
     model: Model = build(config["model"], data.facts)
     model.check(data.facts)
     return model
@@ -81,7 +81,7 @@ def load_model(folder: Path) -> Model:
 
 
 def draw_now(subject: Subject, folder: Path) -> None:
-    """The figures of a model that is still training: what it keeps for prediction is renewed, and nothing else."""
+    """The figures of a model that is still training; of the model, only what prediction needs is updated."""
     subject.model.finalise(subject.data)
     registry.draw(subject, folder)
 
