@@ -13,8 +13,8 @@ from benchmarks.examples import BATCH, composed
 from benchmarks.rows import Row, faster, seconds, slower
 from src.data.module import DataModule
 from src.models.base import Model
-from src.training.history import History
 from src.training.experiment import make_data, make_model
+from src.training.history import History
 from src.training.trainer import make_trainer
 
 EPOCHS = 8

@@ -18,7 +18,7 @@ SHARE = 200  # between two checkpoints passes at least so many times the time th
 
 
 class Checkpoints(Checkpoint):
-    """Writes `last.ckpt` after every epoch and every few minutes of a long one; keeps the one before as `previous.ckpt`.
+    """Writes `last.ckpt` after every epoch and every few minutes of a long one; the one before is `previous.ckpt`.
 
     Short epochs skip the checkpoint if saving would exceed 0.5 % of the training time; the last epoch always saves.
     A run also stops here, after a checkpoint: when its time budget is used up, when it is cancelled, and at SIGTERM.

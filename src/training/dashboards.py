@@ -126,7 +126,7 @@ class Dashboards(Callback):
         self.each(lambda board: board.catch_up(self.history.rows))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show the row of this epoch and, every `media_every` epochs, the figures; the last ones come with the metrics."""
+        """Show the row of this epoch and, every `media_every` epochs, the figures, except the last ones."""
         self.each(lambda board: board.catch_up(self.history.rows))
         epochs = trainer.current_epoch + 1
         if self.boards and self.media_every and epochs % self.media_every == 0 and epochs != trainer.max_epochs:

@@ -12,8 +12,8 @@ from src.runs import record as runs
 from src.runs.published import published_values
 from src.runs.record import Config
 from src.runs.specs import make
-from src.training.history import History
 from src.training.dashboards import About, Dashboards
+from src.training.history import History
 from src.training.trainer import fit, make_trainer
 
 
@@ -25,6 +25,14 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
         print(f"This run is finished (rerun=true repeats it).\n{summary(folder, config, model_name, dataset_name)}")
         return runs.read_json(folder / "metrics.json")
     runs.check_writable(outputs)
+    metrics = train_and_evaluate(config, folder, model_name, dataset_name)
+    if metrics:
+        print(summary(folder, config, model_name, dataset_name))
+    return metrics
+
+
+def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_name: str) -> Scores:
+    """The metrics of a new or resumed run; none in processes other than the first."""
     seed_everything(config["seed"], verbose=False)
     data = make_data(config)
     model = make_model(config, data)
@@ -47,7 +55,6 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
         metrics = evaluate(subject(), folder)
         boards.finish(metrics)
     runs.forget_checkpoints(folder)
-    print(summary(folder, config, model_name, dataset_name))
     return metrics
 
 

@@ -28,7 +28,7 @@ class Wandb(Dashboard):
         self.project, self.entity = project, entity
 
     def open(self, folder: Path, about: About, epochs: int) -> None:
-        """Go online if possible, after an interruption from the last row that the server has; otherwise start offline."""
+        """Go online if possible, after an interruption from the last row on the server; otherwise start offline."""
         mode, reason = wandb_mode()
         import wandb
 

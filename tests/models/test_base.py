@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import StepLR
 from src.models.base import FALL_FROM, fallen
 from src.models.sas import SAS
 from src.runs.errors import UserError
-from src.training.history import History
+from src.training.callbacks import History
 from src.training.experiment import make_data, make_model, make_trainer
 from tests.configs import composed
 from tests.training.test_experiment import run

@@ -20,6 +20,7 @@ from src.training import experiment
 from src.training.experiment import run
 from tests.configs import composed
 
+ROOT = Path(__file__).parents[2]
 SMALL = [
     "dataset.max_train=200",
     "dataset.max_test=50",
@@ -115,7 +116,7 @@ def interrupted_at_step_3(model: BayesianSAS, *_: object) -> None:
 
 def test_a_failed_run_keeps_its_traceback_and_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "draw_figures", lambda *_: 1 / 0)
+        patch.setattr(experiment.registry, "draw", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             small_run(tmp_path)
     folder = next(path for path in tmp_path.iterdir())
@@ -145,7 +146,7 @@ def test_the_table_at_the_end_has_the_published_numbers_beside_it(tmp_path: Path
         runs.write_json(
             folder / "metrics.json", {"rmse": 0.2, "mae": 0.1, "nlpd": -0.2, "accuracy_1nn": 0.7, "epochs": 3}
         )
-    lines = [" ".join(line.split()) for line in experiment.summary(folder).splitlines()]
+    lines = [" ".join(line.split()) for line in experiment.summary(folder, config, "bayesian_sas", "mnist").splitlines()]
     assert "published 0.199 ± 0.002 0.096 ± 0.001 0.217 ± 0.002" in lines
     assert "accuracy_1nn 0.7 published 0.63 ± 0.022" in lines
     assert sum(line.startswith("published: Moreno-Muñoz") for line in lines) == 2
@@ -212,8 +213,8 @@ def test_a_users_own_array(tmp_path: Path) -> None:
 REFUSED = {
     "the active set is as large as the batch": (["active_set.size=100"], "smaller than the batch of 100"),
     "an active set of nothing": (["active_set.size=0"], "at least 1"),
-    "the batch is larger than the data": (["dataset.batch_size=201"], "between 1 and the 200 training samples"),
-    "random active sets with mini-batches": (["active_set.size=random"], "needs all 200 samples in every batch"),
+    "the batch is larger than the data": (["dataset.batch_size=201"], "between 1 and the 200 training points"),
+    "random active sets with mini-batches": (["active_set.size=random"], "needs all 200 points in every batch"),
     "a GPU where there is none": (["trainer.accelerator=gpu"], "gpu|GPU|CUDA"),
     "an unknown kernel": (["kernel._target_=gpytorch.kernels.NoKernel"], "NoKernel"),
     "a q(z) that does not fit": (["+model.posterior=full"], "does not fit SAS"),
@@ -256,7 +257,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_hyperparameters(tmp_path: Path
 
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}  # these sources, wherever it runs
     return subprocess.run([sys.executable, "-m", *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
@@ -296,7 +297,7 @@ def test_the_command_line_from_another_folder(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process has the peak of its own in any case")
 def test_the_peak_memory_is_not_that_of_the_process_that_started_this_one() -> None:
-    child = "from src.training.experiment import peak_memory; print(peak_memory())"
+    child = "from src.evaluation.cost import peak_memory; print(peak_memory())"
     parent = (
         "import numpy, subprocess, sys; held = numpy.ones(2**28); subprocess.run([sys.executable, '-c', sys.argv[1]])"
     )
