@@ -152,9 +152,7 @@ def test_a_phase_that_cannot_be_trained_is_rejected(monkeypatch: pytest.MonkeyPa
         made("model=vae", *HALVES)
 
 
-def test_all_evaluations_of_a_step_see_the_same_random_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_evaluations_of_a_step_see_the_same_random_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And other steps see others."""
     drawn: dict[int, list[float]] = {}
     objective = VAE.objective
