@@ -6,10 +6,10 @@ from typing import Any
 import hydra
 import torch
 
-from src.data.module import Batch
-from src.models.base import Decoder
+from src.data.batch import Batch
+from src.data.facts import Facts
+from src.models.base import LatentModel, Model, build
 from src.runs.identity import plain
-from src.runs.specs import make
 
 NUM_DATA, BATCH = 60_000, 1024
 SHAPES = {784: (1, 28, 28), 3072: (3, 32, 32)}
@@ -21,15 +21,15 @@ def composed(*overrides: str) -> dict[str, Any]:
         return plain(hydra.compose("config", list(overrides)))
 
 
-def example(*overrides: str, num_outputs: int = 784) -> tuple[Decoder, Batch]:
+def example(*overrides: str, num_outputs: int = 784) -> tuple[LatentModel, Batch]:
     """A model and a batch of random images."""
     shape = SHAPES[num_outputs]
     torch.manual_seed(0)
-    model: Decoder = make(composed(*overrides)["model"], shape=shape, num_data=NUM_DATA, _recursive_=False)
-    return model, Batch(torch.randint(256, (BATCH, *shape), dtype=torch.uint8), None, torch.arange(BATCH), None)
+    model: LatentModel = build(composed(*overrides)["model"], Facts(shape, NUM_DATA, BATCH))
+    return model, Batch(torch.randint(256, (BATCH, *shape), dtype=torch.uint8), torch.arange(BATCH))
 
 
-def training_step(model: Decoder, next_batch: Callable[[], Batch]) -> Callable[[], None]:
+def training_step(model: Model, next_batch: Callable[[], Batch]) -> Callable[[], None]:
     """Objective, backward and optimiser."""
     optimizer = model.make_optimizer()
 

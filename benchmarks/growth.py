@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.examples import BATCH, example, training_step
 from benchmarks.rows import Row, seconds
 from benchmarks.steps import ACTIVE
-from src.data.module import Split
+from src.data.batch import split_of
 
 
 def growth() -> Iterator[Row]:
@@ -25,7 +25,7 @@ def growth() -> Iterator[Row]:
     numbers, steps = (10_000, 60_000, 360_000), []
     for num_data in numbers:
         model, _ = example("model=sas", "active_set.size=200")
-        split = Split(torch.randint(256, (num_data, *model.shape), dtype=torch.uint8))
+        split = split_of(torch.randint(256, (num_data, *model.shape), dtype=torch.uint8))
         steps.append(training_step(model, lambda split=split: split[torch.randint(len(split), (BATCH,))]))  # type: ignore[misc]
     yield exponent("sas step with N, batches gathered", numbers, seconds(*steps, repeats=15), 0.05)
 

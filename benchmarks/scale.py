@@ -12,9 +12,9 @@ import torch
 
 from benchmarks.examples import BATCH, example, training_step
 from benchmarks.rows import Row, seconds, slower
+from src.data.batch import Batch
 from src.data.mnist_million import MNISTMillion
-from src.data.module import Batch
-from src.evaluation.metrics import accuracy_1nn
+from src.evaluation.neighbours import accuracy_1nn
 from src.runs.files import read_json
 
 ROOT = Path(os.environ.get("GP_DECODERS_DATA") or "data")

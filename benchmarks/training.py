@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader
 from benchmarks.examples import BATCH, composed
 from benchmarks.rows import Row, faster, seconds, slower
 from src.data.module import DataModule
-from src.models.base import Decoder
-from src.runs.specs import make
-from src.training.callbacks import History
-from src.training.experiment import make_data, make_model, make_trainer
+from src.models.base import Model
+from src.training.experiment import make_data, make_model
+from src.training.history import History
+from src.training.trainer import make_trainer
 
 EPOCHS = 8
 
@@ -58,7 +58,7 @@ def epochs() -> Iterator[Row]:
         yield slower(f"{name} epoch on MNIST, A=200, by Lightning", "the same in a bare loop", ours, bare, 1.05)
 
 
-def started(config: dict[str, Any], data: DataModule) -> Decoder:
+def started(config: dict[str, Any], data: DataModule) -> Model:
     """A model that is ready to train."""
     model = make_model(config, data)
     model.initialise(data)
@@ -66,7 +66,7 @@ def started(config: dict[str, Any], data: DataModule) -> Decoder:
     return model
 
 
-def bare_steps(model: Decoder, data: DataModule) -> Iterator[None]:
+def bare_steps(model: Model, data: DataModule) -> Iterator[None]:
     """Objective, backward and optimiser on one batch after the other, and nothing else."""
     optimizer, loader = model.make_optimizer(), data.train_dataloader()
     while True:
@@ -84,7 +84,7 @@ def loading() -> Iterator[Row]:
 
     config = composed("model=sas", "dataset=mnist")
     data = make_data(config)
-    model = make(config["model"], shape=data.shape, num_data=len(data.train), _recursive_=False)
+    model = make_model(config, data)
     theirs = DataLoader(MNIST(config["paths"]["data"], transform=ToTensor()), BATCH, shuffle=True, drop_last=True)
 
     def our_epoch() -> None:

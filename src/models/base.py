@@ -3,40 +3,28 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import gpytorch
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn import Parameter
-from torch.optim import Optimizer
 
 from src.data.batch import Batch, Split
 from src.data.facts import Facts
-from src.gp.linalg import NotPositiveDefiniteError
-from src.models.lean import LeanModule
+from src.models.learning import Learner, Terms
 from src.models.likelihoods import Likelihood, masked_log_prob
-from src.models.optimizers import Rates, optimizer_of, rates_left
 from src.models.options import LatentOptions, LearningOptions, arguments
-from src.models.phases import Phase, position
 from src.models.posterior import Amortised, Free, Kind, Posterior, fit
 from src.runs.aliases import find_class
-from src.runs.errors import NumericalError, UserError
+from src.runs.errors import UserError
 from src.runs.specs import Spec, make
 
 if TYPE_CHECKING:
     from src.data.module import DataModule
 
 
-class Terms(NamedTuple):
-    """The loss to minimise and its named parts, in nats per observed value."""
-
-    loss: Tensor
-    parts: dict[str, Tensor | float]
-
-
-class Model(LeanModule, ABC):
+class Model(Learner, ABC):
     """A model of a dataset with known facts.
 
     A checkpoint holds the spec and the facts as plain values, and all that prediction needs: it predicts in a fresh
@@ -44,22 +32,16 @@ class Model(LeanModule, ABC):
     """
 
     spec: Spec = {}  # noqa: RUF012  # what it was built from; set by `build`, which writes it whole
-    phases: tuple[Phase, ...] = (Phase(),)
-    num_steps: int | None = None  # of the whole training; None while nothing trains
 
     def __init__(self, facts: Facts, learning: LearningOptions) -> None:
-        super().__init__()
+        super().__init__(learning)
         self.facts, self.num_data = facts, facts.num_train
-        self.learning, self.seed = learning, learning.seed
-
-    @abstractmethod
-    def objective(self, batch: Batch) -> Terms:
-        """The loss of one batch, whose points come in random order."""
 
     def check(self, facts: Facts) -> None:
         """Raise a UserError that names the reason if the model cannot be trained on such data."""
         if not facts.complete:
             raise UserError(f"{type(self).__name__} needs complete data, but values are missing (NaN)")
+        self.check_learning(facts)
 
     def initialise(self, data: "DataModule") -> None:
         """Take what the model starts from; needed once before training."""
@@ -96,81 +78,6 @@ class Model(LeanModule, ABC):
         model.on_load_checkpoint(checkpoint)
         model.load_state_dict(checkpoint["state_dict"])
         return model.to(map_location).eval()
-
-    def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor | float]:
-        """The objective of the phase with its parts; an error if it is not a number.
-
-        Random numbers are a function of seed, step and rank, whatever happened before; an optimiser that evaluates a
-        step several times sees the same ones each time.
-        """
-        self.seed_step()
-        try:
-            loss, parts = getattr(self, self.phase.objective)(batch)
-        except NotPositiveDefiniteError as error:
-            raise NumericalError(f"{error}; {self.describe_gp()}") from error
-        if not math.isfinite(loss.item()):
-            raise NumericalError(f"the loss is {loss.item()} at step {self.global_step}; {self.describe_gp()}")
-        return {"loss": loss, **parts}
-
-    @property
-    def phase(self) -> Phase:
-        """The phase that the training is in."""
-        return self.phases[position(self.phases, self.current_epoch).phase if len(self.phases) > 1 else 0]
-
-    def seed_step(self) -> None:
-        """Seed all random numbers of this step."""
-        seed = self.step_seed(self.seed, self.global_step, self.global_rank)
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed keeps a stack trace per call without CUDA
-        if self.device.type != "cpu":
-            torch.get_device_module(self.device).manual_seed(seed)
-
-    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Set the rates of this step, a function of the step alone.
-
-        A scheduler of torch's does the same through Lightning, for almost a hundredth of a step's time.
-        """
-        if self.num_steps is not None:
-            left = rates_left(self.global_step / self.num_steps, self.learning.optimizer["schedule"])
-            for group in self.trainer.optimizers[0].param_groups:
-                group["lr"] = left * group["initial_lr"]
-
-    def configure_optimizers(self) -> Optimizer:
-        """The optimiser of all phases, with the rates that it starts from."""
-        self.num_steps = self.count_steps()
-        return self.make_optimizer()
-
-    def count_steps(self) -> int:
-        """Of the whole training. Asking Lightning would make the loader before a checkpoint can set its position."""
-        data = getattr(self.trainer, "datamodule", None)
-        if data is None:
-            return int(self.trainer.estimated_stepping_batches)
-        return (self.trainer.max_epochs or 0) * len(data.train_dataloader())
-
-    def make_optimizer(self) -> Optimizer:
-        """The optimiser that trains the model's parameters, each at its own rate."""
-        return optimizer_of(self.learning.optimizer, self.rates())
-
-    def rates(self) -> Rates:
-        """Which parameters learn at the rate of nets, which at that of the GP, and which are rows of free latents."""
-        gp, rows = self.gp_parameters(), self.row_parameters()
-        special = {id(p) for p in [*gp, *rows]}
-        return Rates([p for p in self.parameters() if id(p) not in special], gp, rows)
-
-    def gp_parameters(self) -> list[Parameter]:
-        """What learns at the GP's rate: the hyperparameters of kernel and noise."""
-        return [parameter for _, parameter, _ in gpytorch_parameters(self)]
-
-    def row_parameters(self) -> list[Parameter]:
-        """Parameters with one row per data point, of which a step touches only the rows of its batch."""
-        return []
-
-    def describe_gp(self) -> str:
-        """The hyperparameters of kernel and noise as a person reads them."""
-        values = [
-            f"{name.replace('raw_', '')} = {constraint.transform(p).detach().flatten().tolist()}"
-            for name, p, constraint in gpytorch_parameters(self)
-        ]
-        return "hyperparameters: " + ", ".join(values)
 
 
 class LatentModel(Model, ABC):
@@ -303,13 +210,3 @@ def latents_of(options: LatentOptions, facts: Facts, kinds: tuple[Kind, ...], na
     return Amortised(
         kind, options.latent_dim, lambda outputs: make(options.encoder, shape=facts.shape, outputs=outputs)
     )
-
-
-def gpytorch_parameters(module: torch.nn.Module) -> list[tuple[str, Parameter, Any]]:
-    """Name, raw parameter and constraint of every GPyTorch hyperparameter in a module."""
-    return [
-        (f"{prefix}.{name}", parameter, owner.constraint_for_parameter_name(name))
-        for prefix, owner in module.named_modules()
-        if isinstance(owner, gpytorch.Module)
-        for name, parameter in owner.named_parameters(recurse=False)
-    ]

@@ -1,4 +1,4 @@
-"""Where a run is a job of Slurm: what Lightning must know about its processes."""
+"""What Lightning must know about the processes of a Slurm job."""
 
 import os
 
@@ -7,7 +7,7 @@ from lightning_fabric.plugins.environments import LightningEnvironment, SLURMEnv
 
 
 def environment() -> ClusterEnvironment:
-    """Lightning's processes: those of a Slurm step of several tasks, else its own; requeueing is submitit's affair."""
+    """Processes started by Slurm if its step has several tasks, otherwise by Lightning; submitit requeues jobs."""
     return SLURMEnvironment(auto_requeue=False) if starts_processes() else LightningEnvironment()
 
 

@@ -12,19 +12,27 @@ from src.runs import files, identity, record
 from src.runs.identity import Config
 from src.runs.published import published_values
 from src.runs.specs import make
-from src.training.callbacks import History
 from src.training.dashboards import About, Dashboards
+from src.training.history import History
 from src.training.trainer import fit, make_trainer
 
 
 def run(config: Config, model_name: str, dataset_name: str) -> Scores:
-    """Train, evaluate and record. A finished run is shown, not done again. Nothing is written before all fits."""
+    """Train, evaluate and record. A finished run is shown, not repeated. Nothing is written before all checks pass."""
     outputs = Path(config["paths"]["outputs"])
     folder = outputs / identity.folder_name(config, model_name, dataset_name)
     if record.status(folder) == "done" and not config["rerun"]:
         print(f"This run is finished (rerun=true repeats it).\n{summary(folder, config, model_name, dataset_name)}")
         return files.read_json(folder / "metrics.json")
     record.check_writable(outputs)
+    metrics = train_and_evaluate(config, folder, model_name, dataset_name)
+    if metrics:
+        print(summary(folder, config, model_name, dataset_name))
+    return metrics
+
+
+def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_name: str) -> Scores:
+    """The metrics of a new or resumed run; none in processes other than the first."""
     seed_everything(config["seed"], verbose=False)
     data = make_data(config)
     model = make_model(config, data)
@@ -38,7 +46,7 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
     about = About(folder.name, identity.fingerprint(config), config["group"], model_name, tags, config)
     boards = Dashboards(config["logger"], history, folder, about, lambda: draw_now(subject(), folder / "figures"))
     trainer = make_trainer(config, history, folder, boards)
-    if not trainer.is_global_zero:  # of several processes the first keeps the record
+    if not trainer.is_global_zero:  # only the first of several processes keeps the record
         fit(trainer, model, data, folder)
         return {}
     record.make_way(folder)
@@ -47,12 +55,11 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
         metrics = evaluate(subject(), folder)
         boards.finish(metrics)
     record.forget_checkpoints(folder)
-    print(summary(folder, config, model_name, dataset_name))
     return metrics
 
 
 def evaluate(subject: Subject, folder: Path) -> Scores:
-    """Score, draw and keep; the metrics are written last, since they make a run whole."""
+    """Score, draw and save; the metrics are written last, because their file marks a finished run."""
     metrics = registry.scores(subject)
     registry.draw(subject, folder / "figures")
     registry.keep(subject, folder / "explorer.npz")
@@ -68,7 +75,7 @@ def make_data(config: Config) -> DataModule:
 
 
 def make_model(config: Config, data: DataModule) -> Model:
-    """The model of a config, which these data fit."""
+    """The model of a config; an error if it cannot be trained on these data."""
     model: Model = build(config["model"], data.facts)
     model.check(data.facts)
     return model
@@ -81,7 +88,7 @@ def load_model(folder: Path) -> Model:
 
 
 def draw_now(subject: Subject, folder: Path) -> None:
-    """The figures of a model that is still training: what it keeps for prediction is renewed, and nothing else."""
+    """The figures of a model that is still training; of the model, only what prediction needs is updated."""
     subject.model.finalise(subject.data)
     registry.draw(subject, folder)
 

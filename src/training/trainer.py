@@ -1,4 +1,4 @@
-"""Lightning's trainer with our history, bar and checkpoints, and a training that continues from its checkpoint."""
+"""Lightning's trainer with our callbacks, and a training that resumes from its checkpoint."""
 
 import logging
 import os
@@ -21,13 +21,15 @@ from src.runs.errors import UserError
 from src.runs.identity import Config
 from src.runs.specs import make
 from src.training import cluster
-from src.training.callbacks import Checkpoints, History, Progress, written_by_first
+from src.training.checkpoints import Checkpoints, written_by_first
+from src.training.history import History
+from src.training.progress import Progress
 
-logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # its notes on every checkpoint are not our user's
+logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it announces every checkpoint
 
 
 def make_trainer(config: Config, history: History, folder: Path, *callbacks: Callback) -> Trainer:
-    """Lightning's trainer with our history, bar and checkpoints."""
+    """Lightning's trainer with our history, progress bar and checkpoints."""
     spec = dict(config["trainer"])
     checkpoints = Checkpoints(folder, config["checkpoint_minutes"], seconds(spec.pop("max_time")))
     bar = [Progress(history)] if spec["enable_progress_bar"] else []
@@ -36,14 +38,14 @@ def make_trainer(config: Config, history: History, folder: Path, *callbacks: Cal
     trainer: Trainer = make(spec, callbacks=[history, *bar, *callbacks, checkpoints], **options)
     if trainer.world_size > 1 and record.HOME in os.environ and not cluster.starts_processes():
         raise UserError(
-            "a sweep cannot divide a run among several processes here, since Lightning starts each with the whole "
-            "command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
+            "a sweep cannot train one run in several processes here, because Lightning would start each of them with "
+            "the whole command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
         )
     return trainer
 
 
 def seconds(max_time: str | dict[str, int] | None) -> float | None:
-    """A time budget as Lightning takes them. Its own timer would count the time before a resume too."""
+    """The seconds of a time budget. Lightning's own timer would also count the time before a resume."""
     try:
         return Timer(max_time).time_remaining()
     except (MisconfigurationException, TypeError) as error:
@@ -51,9 +53,9 @@ def seconds(max_time: str | dict[str, int] | None) -> float | None:
 
 
 def fit(trainer: Trainer, model: Model, data: DataModule, folder: Path) -> None:
-    """Train, from the last checkpoint where there is one, and keep the trained model in `model.ckpt`."""
+    """Train, from the last checkpoint if there is one, and save the trained model as `model.ckpt`."""
     model.initialise(data)
-    model.train()  # all GPyTorch kernels share a module, which an earlier model may have left in eval mode
+    model.train()  # all GPyTorch kernels share a module, which an earlier model may have set to eval mode
     with stops_at_a_checkpoint():
         trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
     model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
@@ -64,7 +66,7 @@ def fit(trainer: Trainer, model: Model, data: DataModule, folder: Path) -> None:
 
 @contextmanager
 def stops_at_a_checkpoint() -> Iterator[None]:
-    """Leave SIGTERM to Lightning, which notes it, so that `Checkpoints` can stop the training after a step."""
+    """Let Lightning take note of SIGTERM, so that `Checkpoints` can stop the training after a step."""
     ours = signal.getsignal(signal.SIGTERM) == record.end_process
     if ours:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -76,11 +78,11 @@ def stops_at_a_checkpoint() -> Iterator[None]:
 
 
 def newest_intact(folder: Path) -> Path | None:
-    """The checkpoint to go on from: the last one, or the one before where the last is damaged or missing."""
+    """The checkpoint to resume from: the last one, or the one before if the last is damaged or missing."""
     for path in (folder / name for name in record.CHECKPOINTS if (folder / name).exists()):
         try:
             torch.load(path, map_location="cpu", weights_only=True)
             return path
         except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
-            record.log(folder, f"{path.name} is damaged and left out: {error}")
+            record.log(folder, f"{path.name} is damaged and ignored: {error}")
     return None

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from pytorch_lightning import Callback, Trainer
+from src.training.callbacks import History
 from torch.optim import SGD
 from torch.optim.lr_scheduler import StepLR
 
 from src.models.base import FALL_FROM, fallen
 from src.models.sas import SAS
 from src.runs.errors import UserError
-from src.training.callbacks import History
 from src.training.experiment import make_data, make_model, make_trainer
 from tests.configs import composed
 from tests.training.test_experiment import run

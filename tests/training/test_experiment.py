@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,10 @@ from src.models.bayesian_sas import BayesianSAS
 from src.runs import files, identity, record
 from src.runs.errors import NumericalError, UserError
 from src.training import experiment
-from src.training.callbacks import History
 from src.training.experiment import run
 from tests.configs import composed
 
+ROOT = Path(__file__).parents[2]
 SMALL = [
     "dataset.max_train=200",
     "dataset.max_test=50",
@@ -55,8 +54,8 @@ def test_a_run_leaves_everything_a_person_needs(model: str, tmp_path: Path, caps
         (folder / "figures" / f"{name}.png").stat().st_size > 5000
         for name in ("latent_map", "reconstructions", "decoded_grid")
     )
-    kept = files.read_json(folder / "record.json")
-    assert kept["status"] == "done" and kept["versions"]["torch"] == torch.__version__.split("+")[0]
+    record = files.read_json(folder / "record.json")
+    assert record["status"] == "done" and record["versions"]["torch"] == torch.__version__.split("+")[0]
     shown = capsys.readouterr().out
     assert str(folder) in shown and "published" not in shown
 
@@ -92,34 +91,6 @@ def test_an_interrupted_run_ends_with_the_same_numbers(
     assert {key: whole[key] for key in SAME} == {key: broken[key] for key in SAME}
 
 
-def test_a_damaged_checkpoint_is_left_out_for_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = files.read_json(small_run(tmp_path / "whole") / "metrics.json")
-    with monkeypatch.context() as patch:
-        patch.setattr(experiment, "evaluate", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            small_run(tmp_path / "broken")
-    folder = next((tmp_path / "broken").iterdir())
-    last = (folder / "last.ckpt").read_bytes()
-    (folder / "last.ckpt").write_bytes(last[: len(last) // 2])
-    first_steps = recorded_first_steps(monkeypatch)
-    broken = files.read_json(small_run(tmp_path / "broken") / "metrics.json")
-    assert 0 < first_steps[0] < 6  # from `previous.ckpt`: neither from the beginning nor from the end
-    assert "last.ckpt is damaged" in (folder / "log.txt").read_text()
-    assert {key: whole[key] for key in SAME} == {key: broken[key] for key in SAME}
-
-
-def recorded_first_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The step at which each training from now on starts."""
-    steps: list[int] = []
-    monkeypatch.setattr(History, "on_train_start", lambda self, trainer, *_: started(self, steps, trainer.global_step))
-    return steps
-
-
-def started(history: History, steps: list[int], step: int) -> None:
-    history.started = time.perf_counter()  # as the callback itself does
-    steps.append(step)
-
-
 def interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
@@ -131,15 +102,13 @@ def interrupted_at_step_3(model: BayesianSAS, *_: object) -> None:
 
 def test_a_failed_run_keeps_its_traceback_and_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "draw_figures", lambda *_: 1 / 0)
+        patch.setattr(experiment.registry, "draw", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             small_run(tmp_path)
     folder = next(path for path in tmp_path.iterdir())
     assert record.status(folder) == "failed"
     assert "ZeroDivisionError" in (folder / "log.txt").read_text()
-    first_steps = recorded_first_steps(monkeypatch)
     assert record.status(small_run(tmp_path)) == "done"
-    assert first_steps == [0]  # whatever made it fail is not carried on from a checkpoint
 
 
 def test_evaluate_again_with_the_same_and_other_settings(tmp_path: Path) -> None:
@@ -163,7 +132,9 @@ def test_the_table_at_the_end_has_the_published_numbers_beside_it(tmp_path: Path
         files.write_json(
             folder / "metrics.json", {"rmse": 0.2, "mae": 0.1, "nlpd": -0.2, "accuracy_1nn": 0.7, "epochs": 3}
         )
-    lines = [" ".join(line.split()) for line in experiment.summary(folder).splitlines()]
+    lines = [
+        " ".join(line.split()) for line in experiment.summary(folder, config, "bayesian_sas", "mnist").splitlines()
+    ]
     assert "published 0.199 ± 0.002 0.096 ± 0.001 0.217 ± 0.002" in lines
     assert "accuracy_1nn 0.7 published 0.63 ± 0.022" in lines
     assert sum(line.startswith("published: Moreno-Muñoz") for line in lines) == 2
@@ -224,20 +195,16 @@ def test_a_users_own_array(tmp_path: Path) -> None:
     z = generator.normal(size=(300, 2))
     np.save(tmp_path / "x.npy", np.sin(z @ generator.normal(size=(2, 7))).astype(np.float32))
     np.save(tmp_path / "y.npy", (z[:, 0] > 0).astype(int))
-    arrays = [
-        f"dataset.train={tmp_path / 'x.npy'}",
-        f"dataset.train_labels={tmp_path / 'y.npy'}",
-        "dataset.max_test=30",
-    ]
-    folder = small_run(tmp_path / "out", *arrays, dataset="array")
+    own = [f"dataset.train={tmp_path / 'x.npy'}", f"dataset.train_labels={tmp_path / 'y.npy'}", "dataset.max_test=30"]
+    folder = small_run(tmp_path / "out", *own, dataset="array")
     assert files.read_json(folder / "metrics.json")["accuracy_1nn"] > 0.6
 
 
 REFUSED = {
     "the active set is as large as the batch": (["active_set.size=100"], "smaller than the batch of 100"),
     "an active set of nothing": (["active_set.size=0"], "at least 1"),
-    "the batch is larger than the data": (["dataset.batch_size=201"], "between 1 and the 200 training samples"),
-    "random active sets with mini-batches": (["active_set.size=random"], "needs all 200 samples in every batch"),
+    "the batch is larger than the data": (["dataset.batch_size=201"], "between 1 and the 200 training points"),
+    "random active sets with mini-batches": (["active_set.size=random"], "needs all 200 points in every batch"),
     "a GPU where there is none": (["trainer.accelerator=gpu"], "gpu|GPU|CUDA"),
     "an unknown kernel": (["kernel._target_=gpytorch.kernels.NoKernel"], "NoKernel"),
     "a q(z) that does not fit": (["+model.posterior=full"], "does not fit SAS"),
@@ -280,7 +247,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_hyperparameters(tmp_path: Path
 
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}  # these sources, wherever it runs
     return subprocess.run([sys.executable, "-m", *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
@@ -320,7 +287,7 @@ def test_the_command_line_from_another_folder(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process has the peak of its own in any case")
 def test_the_peak_memory_is_not_that_of_the_process_that_started_this_one() -> None:
-    child = "from src.training.experiment import peak_memory; print(peak_memory())"
+    child = "from src.evaluation.cost import peak_memory; print(peak_memory())"
     parent = (
         "import numpy, subprocess, sys; held = numpy.ones(2**28); subprocess.run([sys.executable, '-c', sys.argv[1]])"
     )

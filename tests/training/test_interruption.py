@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from src.models.bayesian_sas import BayesianSAS
+from src.models.learning import Learner
 from src.runs import files, record
 from src.runs.errors import Interrupted, UserError
 from src.training import experiment
-from src.training.callbacks import Checkpoints
+from src.training.checkpoints import Checkpoints
 from tests.training.test_experiment import SAME, small_run
+from tests.training.two_phases import OVERRIDES as TWO_PHASES
 
 STEPS = 6  # of the whole run: 3 epochs of 2 steps
 OFTEN = "checkpoint_minutes=0"  # after every step
@@ -44,14 +45,14 @@ def send(number: signal.Signals) -> None:
 
 def at_step(step: int, number: signal.Signals) -> None:
     """Send a signal to this process in the middle of a step."""
-    forward = BayesianSAS.objective
+    seed_step = Learner.seed_step
 
-    def objective(model: BayesianSAS, batch: Any) -> Any:
-        if model.global_step == step:
+    def seeded(model: Learner, current: int) -> None:
+        if current == step:
             send(number)
-        return forward(model, batch)
+        seed_step(model, current)
 
-    BayesianSAS.objective = objective  # type: ignore[method-assign,assignment]
+    Learner.seed_step = seeded  # type: ignore[method-assign,assignment]
 
 
 def in_a_checkpoint(count: int, number: signal.Signals) -> None:
@@ -96,14 +97,21 @@ def in_the_evaluation(_: int, number: signal.Signals) -> None:
 
 def in_the_figures(_: int, number: signal.Signals) -> None:
     """Send it when all is evaluated, but nothing written."""
-    experiment.draw_figures = lambda *_: send(number)
+    experiment.registry.draw = lambda *_: send(number)
 
 
-def stopped_run(outputs: Path, disturb: Callable[[int, signal.Signals], None], when: int, number: int) -> None:
+def stopped_run(
+    outputs: Path,
+    disturb: Callable[[int, signal.Signals], None],
+    when: int,
+    number: int,
+    overrides: tuple[str, ...] = (),
+    model: str = "bayesian_sas",
+) -> None:
     """In a process of its own: a run to which something happens."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells take from what runs in the background
     disturb(when, signal.Signals(number))
-    small_run(outputs, OFTEN, model="bayesian_sas")
+    small_run(outputs, OFTEN, *overrides, model=model)
 
 
 MOMENTS = [(at_step, step) for step in range(STEPS)] + [
@@ -130,6 +138,44 @@ def test_killed_at_any_moment(
     assert not list(folder.glob("*last*")) and len((folder / "history.csv").read_text().splitlines()) == 4
 
 
+COLLAPSED = ("model.bound=collapsed", "model.num_inducing=20", "model.amortised=false", "dataset.batch_size=full")
+LEARNING = {  # model, overrides and steps: inside a phase, at its borders, and with the memory of L-BFGS
+    "two phases": ("vae", TWO_PHASES, 8),
+    "L-BFGS": ("bayesian_gplvm", ("optimizer=lbfgs", "trainer.max_epochs=4", *COLLAPSED), 4),
+}
+
+
+@pytest.fixture(scope="module")
+def never_killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
+    """The metrics of each kind of learning, but for what it took."""
+    folders = {
+        name: small_run(tmp_path_factory.mktemp("whole"), *overrides, model=model)
+        for name, (model, overrides, _) in LEARNING.items()
+    }
+    return {name: but_for_time(files.read_json(folder / "metrics.json")) for name, folder in folders.items()}
+
+
+def but_for_time(metrics: dict[str, float]) -> dict[str, float]:
+    return {key: value for key, value in metrics.items() if key not in ("seconds_per_epoch", "peak_memory_mb")}
+
+
+@pytest.mark.parametrize(
+    ("name", "step"), [(name, step) for name, (*_, steps) in LEARNING.items() for step in range(steps)]
+)
+def test_killed_at_any_step_of_any_learning(
+    name: str, step: int, processes: Any, never_killed: dict[str, dict[str, float]], tmp_path: Path
+) -> None:
+    model, overrides, _ = LEARNING[name]
+    process = processes.Process(target=stopped_run, args=(tmp_path, at_step, step, signal.SIGKILL, overrides, model))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "last.ckpt").exists() == (step > 0)
+    small_run(tmp_path, *overrides, model=model)
+    assert but_for_time(files.read_json(folder / "metrics.json")) == never_killed[name]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)], ids=["SIGTERM", "Ctrl-C"])
 @pytest.mark.parametrize(("disturb", "when"), [(at_step, 2), (in_the_evaluation, 0)], ids=["training", "evaluation"])
 def test_stopped_by_a_signal(
@@ -146,11 +192,11 @@ def test_stopped_by_a_signal(
     process.join()
     assert process.exitcode == code
     (folder,) = tmp_path.iterdir()
-    kept = files.read_json(folder / "record.json")
-    assert kept["status"] == "interrupted" and kept["seconds"] > 0
+    record = files.read_json(folder / "record.json")
+    assert record["status"] == "interrupted" and record["seconds"] > 0
     small_run(tmp_path, model="bayesian_sas")
     assert same(files.read_json(folder / "metrics.json")) == never_stopped
-    assert files.read_json(folder / "record.json")["seconds"] > kept["seconds"]
+    assert files.read_json(folder / "record.json")["seconds"] > record["seconds"]
 
 
 def test_a_time_budget_stops_cleanly_and_the_next_start_goes_on(

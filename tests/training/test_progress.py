@@ -1,4 +1,4 @@
-"""What a person sees while a run trains, in a terminal and in a job's log, and what is kept of it."""
+"""What a person sees while a run trains, in a terminal and in the log of a job."""
 
 import fcntl
 import os
@@ -7,14 +7,11 @@ import re
 import struct
 import sys
 import termios
-import time
 from pathlib import Path
 from threading import Thread
 
 import pytest
-from pytorch_lightning import Trainer
 
-from src.training.callbacks import Checkpoints
 from tests.training.test_experiment import small_run
 
 NUMBER = r"-?\d[\d.e+-]*"
@@ -58,7 +55,7 @@ def test_a_terminal_of_80_columns_shows_parts_throughput_and_time_left(
     assert all(len(bar) <= 80 for bar in bars)
 
 
-def test_a_log_has_a_line_an_epoch_with_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_has_one_line_per_epoch_with_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small_run(tmp_path, model="bayesian_sas")
     values = "  ".join(f"{part} {NUMBER}" for part in PARTS)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch")]
@@ -66,26 +63,3 @@ def test_a_log_has_a_line_an_epoch_with_the_same(tmp_path: Path, capsys: pytest.
     for epoch, line in enumerate(lines, 1):
         assert re.fullmatch(rf"epoch {epoch}/3  {values}  [\d,]+ samples/s  \d\d:\d\d left", line)
     assert lines[-1].endswith("00:00 left")
-
-
-@pytest.mark.parametrize(
-    ("seconds_to_write", "overrides", "expected"),
-    [(0.0, (), [2, 4, 6, 8]), (60.0, (), [2, 8]), (60.0, ("checkpoint_minutes=0",), [1, 2, 3, 4, 5, 6, 7, 8])],
-)
-def test_short_epochs_go_without_a_checkpoint_where_writing_takes_long(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    seconds_to_write: float,
-    overrides: tuple[str, ...],
-    expected: list[int],
-) -> None:
-    """The first, which tells how long one takes, and the last are written; all of them where that was asked for."""
-    steps = []
-
-    def save(self: Checkpoints, trainer: Trainer) -> None:
-        steps.append(trainer.global_step)
-        self.saved, self.writing = time.monotonic(), seconds_to_write
-
-    monkeypatch.setattr(Checkpoints, "save", save)
-    small_run(tmp_path, "trainer.max_epochs=4", *overrides)
-    assert steps == expected
