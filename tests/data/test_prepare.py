@@ -1,4 +1,4 @@
-"""`python -m src.prepare`: one line a dataset, and a failure that does not keep the others from being tried."""
+"""`python -m src.prepare`: one line per dataset; if one fails, the others are still tried."""
 
 import subprocess
 import sys

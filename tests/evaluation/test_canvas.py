@@ -83,7 +83,7 @@ def test_a_file_appears_whole_in_the_format_of_its_suffix(tmp_path: Path, name: 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_png_has_150_dots_an_inch(tmp_path: Path) -> None:
+def test_a_png_has_150_dots_per_inch(tmp_path: Path) -> None:
     figure = Figure(figsize=(2, 1))
     save(figure, tmp_path / "a.png")
     header = (tmp_path / "a.png").read_bytes()[16:24]
