@@ -18,7 +18,8 @@ from tests.processes import exit_code
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 120  # the longest that a test file may take to find a mistake
-FOUND = 1  # pytest's exit code if a test failed
+OFFSET = 100  # added to pytest's exit code, so that a crash of the process is no finding
+PASSED, FOUND = OFFSET, OFFSET + 1
 
 
 class Mistake(NamedTuple):
@@ -78,10 +79,11 @@ def try_mistake(mistake: Mistake) -> None:
     import pytest
 
     sys.meta_path.insert(0, PlantedFinder(mistake))
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    os._exit(int(pytest.main([*options, str(ROOT / mistake.test)])))
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins that are imported already would make pytest warn
+    options = ["-x", "-q", "-p", "no:cacheprovider"]
+    os._exit(OFFSET + int(pytest.main([*options, str(ROOT / mistake.test)])))
 
 
 def outcome(mistake: Mistake) -> int | None:
-    """Pytest's exit code on the source with the mistake: 1 if a test failed; None if it took too long."""
+    """FOUND if a test failed on the source with the mistake, PASSED if none did; None if it took too long."""
     return exit_code(try_mistake, mistake, seconds=SECONDS)

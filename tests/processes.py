@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ["torch", "gpytorch", "pytorch_lightning", "hydra", "scipy.stats", "sklearn.decomposition", "hypothesis"]
+PRELOADED = ["torch", "gpytorch", "pytorch_lightning", "hydra", "scipy.stats", "sklearn.decomposition"]
 
 
 def exit_code(function: Callable[..., None], *arguments: Any, seconds: float, output: Path | None = None) -> int | None:

@@ -1,0 +1,22 @@
+"""Mistakes to plant in src/launch, each of which the mirrored test file must find."""
+
+from tests.planting import mistake
+
+FREEZE = ("src/launch/freeze.py", "tests/launch/test_freeze.py")
+CHOICES = ("src/launch/choices.py", "tests/launch/test_choices.py")
+CELLS = ("src/launch/cells.py", "tests/launch/test_cells.py")
+
+PLANTED = [
+    mistake("frozen code is named without its content", FREEZE, ".encode() + path.read_bytes()", ".encode()"),
+    mistake(
+        "every choice has an effect", CHOICES, "if any(other.folder != first.folder for other in others):", "if 1:"
+    ),
+    mistake("no pair applies", CHOICES, "return pair_file(request).exists()", "return False"),
+    mistake(
+        "the command line does not replace the sweep's values",
+        CELLS,
+        "[*in_file, *group, *given], given",
+        "[*given, *in_file, *group], given",
+    ),
+    mistake("equal runs are several cells", CELLS, "if first[cell.folder] is cell", "if True"),
+]

@@ -1,0 +1,16 @@
+"""Mistakes to plant in src/report, each of which the test file of its room must find."""
+
+from tests.planting import mistake
+
+CELLS = ("src/report/cells.py", "tests/report/test_tables.py")
+FORMATS = ("src/report/formats.py", "tests/report/test_formats.py")
+RECORDS = ("src/report/records.py", "tests/report/test_records.py")
+
+PLANTED = [
+    mistake("failed runs displace finished ones", CELLS, 'sum(run.status == "done" for run in group)', "len(group)"),
+    mistake("higher is always better", CELLS, '== (better == "lower")', "== False"),
+    mistake("the sd of a population", CELLS, "return stdev(self.values)", "return stdev(self.values) * 0.8"),
+    mistake(
+        "10.25 is printed as 1.25", FORMATS, r're.sub(r"(?<![\d.])0\.(?=\d)", ".", text)', 'text.replace("0.", ".")'
+    ),
+]

@@ -1,0 +1,36 @@
+"""Mistakes to plant in src/runs, each of which the mirrored test file must find."""
+
+from tests.planting import mistake
+
+IDENTITY = ("src/runs/identity.py", "tests/runs/test_identity.py")
+RECORD = ("src/runs/record.py", "tests/runs/test_record.py")
+FILES = ("src/runs/files.py", "tests/runs/test_files.py")
+ALIASES = ("src/runs/aliases.py", "tests/runs/test_aliases.py")
+PUBLISHED = ("src/runs/published.py", "tests/runs/test_published.py")
+
+PLANTED = [
+    mistake("the batch size does not count", IDENTITY, '"dataset.root"),', '"dataset.root", "dataset.batch_size"),'),
+    mistake("null options count", IDENTITY, "if item is not None and item != {}", "if item != {}"),
+    mistake(
+        "our classes count by their module",
+        IDENTITY,
+        'return path.rpartition(".")[2] if path.startswith(aliases.OWN) else path',
+        "return path",
+    ),
+    mistake(
+        "classes of other packages count by their last name",
+        IDENTITY,
+        'return path.rpartition(".")[2] if path.startswith(aliases.OWN) else path',
+        'return path.rpartition(".")[2]',
+    ),
+    mistake("a failed run keeps its checkpoint", RECORD, 'elif status(folder) == "failed":', "elif False:"),
+    mistake(
+        "a full disk makes a run fail for good",
+        RECORD,
+        "isinstance(error, Interrupted | OSError)",
+        "isinstance(error, Interrupted)",
+    ),
+    mistake("the seconds before a resume are lost", RECORD, "round(before + time", "round(time"),
+    mistake("half-written files take their place", FILES, "    finally:", "    except ValueError:"),
+    mistake("old names are not looked up first", ALIASES, "if path in NAMES:", "if path in ():"),
+]

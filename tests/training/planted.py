@@ -1,0 +1,30 @@
+"""Mistakes to plant in src/training, each of which the mirrored test file must find."""
+
+from tests.planting import mistake
+
+HISTORY = ("src/training/history.py", "tests/training/test_history.py")
+CHECKPOINTS = ("src/training/checkpoints.py", "tests/training/test_checkpoints.py")
+CLUSTER = ("src/training/cluster.py", "tests/training/test_cluster.py")
+
+PLANTED = [
+    mistake(
+        "sums are not reset",
+        HISTORY,
+        "self.sums, self.seconds, self.started = {}, 0.0,",
+        "self.seconds, self.started = 0.0,",
+    ),
+    mistake(
+        "columns of the first row only",
+        HISTORY,
+        "for row in rows for name in row",
+        "for row in rows[:1] for name in row",
+    ),
+    mistake("no previous checkpoint", CHECKPOINTS, "last.replace(previous)", "pass"),
+    mistake(
+        "short epochs have a checkpoint each", CHECKPOINTS, "every=min(self.seconds, SHARE * self.writing)", "every=0"
+    ),
+    mistake(
+        "the last epoch has no checkpoint", CHECKPOINTS, "trainer.current_epoch + 1 == trainer.max_epochs", "False"
+    ),
+    mistake("one task counts as several", CLUSTER, ") > 1", ") > 0"),
+]
