@@ -24,12 +24,12 @@ def overview_metrics(runs: Iterable[Run]) -> list[str]:
 def settings_table(runs: Sequence[Run]) -> Table:
     """One line per configuration."""
     groups: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda run: (run.dataset, run.model, str(run.active_set).zfill(9))):
+    for run in runs:
         groups.setdefault(run.group, []).append(run)
     apart = settings_apart(runs)
+    places = [(place_of(group[0], apart[group[0].model, group[0].dataset]), group) for group in groups.values()]
     metrics, rows, cells = overview_metrics(runs), [], []
-    for group in groups.values():
-        place = place_of(group[0], apart[group[0].model, group[0].dataset])
+    for place, group in sorted(places, key=lambda item: order_of(item[0])):
         line = [of_group({**place, "metric": metric}, group) for metric in metrics]
         counts = Counter(run.status for run in group)
         texts = [", ".join(f"{counts[s]} {s}" for s in sorted(counts)), *map(mean_text, line)]
@@ -37,6 +37,12 @@ def settings_table(runs: Sequence[Run]) -> Table:
         cells += line
     columns: list[tuple[str, ...]] = [("runs",), *((label("metric", metric),) for metric in metrics)]
     return Table("settings", "All runs by their settings", "Mean ± sd over seeds.", "", columns, rows, [], cells)
+
+
+def order_of(place: Place) -> list[str]:
+    """Sort key by dataset, model and settings; numbers by their value."""
+    first = [str(place[key]) for key in ("dataset", "model")]
+    return [*first, *(str(place[key]).zfill(12) for key in place if key not in ("dataset", "model"))]
 
 
 def settings_apart(runs: Iterable[Run]) -> dict[tuple[str, str], list[str]]:

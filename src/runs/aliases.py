@@ -23,6 +23,7 @@ NAMES = {
     "src.conv_nets.TanhDecoder": "src.nets.mlp.TanhDecoder",
     "src.auxiliary.ObjectAngleKernel": "src.gp.kernels.ObjectAngleKernel",
     "src.auxiliary.rbf": "src.gp.kernels.rbf",
+    "src.loggers.Wandb": "src.training.weights_and_biases.Wandb",
 }
 
 

@@ -95,6 +95,7 @@ def draw_now(subject: Subject, folder: Path) -> None:
 
 def summary(folder: Path, config: Config, model_name: str, dataset_name: str) -> str:
     """The metrics of a finished run beside the published ones, and where everything is."""
-    values, notes = published_values(model_name, dataset_name, config)
-    table = "\n".join([registry.summary(files.read_json(folder / "metrics.json"), values), *notes])
+    metrics = files.read_json(folder / "metrics.json")
+    values, notes = published_values(model_name, dataset_name, config, metrics)
+    table = "\n".join([registry.summary(metrics, values), *notes])
     return f"\n{table}\n\nrun folder: {folder}\nlatent map: {folder / 'figures' / 'latent_map.png'}"

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from src.gp.linalg import NotPositiveDefiniteError, add_diagonal, cholesky, solve_lower, solve_upper
+from src.gp.linalg import JITTER_LADDER, NotPositiveDefiniteError, add_diagonal, cholesky, solve_lower, solve_upper
 
 
 def test_a_good_matrix_gets_no_jitter() -> None:

@@ -177,3 +177,11 @@ def test_the_settings_of_the_tables_exist() -> None:
 def test_published_values_need_no_torch() -> None:
     code = "import sys, src.runs.published as p; p.tables(); assert not {'torch', 'matplotlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_example_of_the_documentation_is_a_table() -> None:
+    text = Path("docs/report.md").read_text().partition("    inducing:\n")[2].partition("\nA setting")[0]
+    names = {"model": {"bayesian_gplvm": ""}, "dataset": {"mnist": ""}}
+    table = table_of("inducing", yaml.safe_load(text), names)
+    place: Place = {"model.num_inducing": 50, "metric": "mae", "model.bound": "svi"}
+    assert table.published_at(place) == "0.11" and table.caveat_at(place) == "The paper reports the median there."
