@@ -52,7 +52,7 @@ def at_step(step: int, number: signal.Signals) -> None:
             send(number)
         seed_step(model, current)
 
-    Learner.seed_step = seeded  # type: ignore[method-assign]
+    Learner.seed_step = seeded  # type: ignore[method-assign,assignment]
 
 
 def in_a_checkpoint(count: int, number: signal.Signals) -> None:
@@ -97,7 +97,7 @@ def in_the_evaluation(_: int, number: signal.Signals) -> None:
 
 def in_the_figures(_: int, number: signal.Signals) -> None:
     """Send it when all is evaluated, but nothing written."""
-    experiment.registry.draw = lambda *_: send(number)  # type: ignore[assignment]
+    experiment.registry.draw = lambda *_: send(number)
 
 
 def stopped_run(
