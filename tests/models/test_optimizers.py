@@ -81,7 +81,7 @@ def test_lbfgs_solves_a_quadratic_in_a_few_steps() -> None:
     optimizer = optimizer_of(spec_of("lbfgs"), Rates([nets], [gp], [rows]))
     assert isinstance(optimizer, LBFGS) and len(optimizer.param_groups) == 1
 
-    def closure() -> Tensor:
+    def closure() -> Any:
         optimizer.zero_grad()
         loss = quadratic(torch.cat([nets, gp, rows]), curvature, minimum)
         loss.backward()
@@ -99,7 +99,7 @@ def test_lbfgs_takes_the_sparse_gradients_of_embeddings() -> None:
     order = torch.tensor([2, 0, 3, 1])
     optimizer = optimizer_of(spec_of("lbfgs"), Rates([], [], list(embedding.parameters())))
 
-    def closure() -> Tensor:
+    def closure() -> Any:
         optimizer.zero_grad()
         loss = (embedding(order) - target[order]).square().sum()
         loss.backward()
@@ -119,7 +119,7 @@ def test_a_factor_without_effect_on_lbfgs_is_rejected(factor: str) -> None:
 
 
 def rosenbrock_steps(optimizer: Optimizer, at: Parameter, steps: int) -> Tensor:
-    def closure() -> Tensor:
+    def closure() -> Any:
         optimizer.zero_grad()
         loss = (1 - at[0]) ** 2 + 100 * (at[1] - at[0] ** 2) ** 2
         loss.backward()
