@@ -3,6 +3,7 @@
 Nothing here is made of `src.gp`: covariances are sums over explicit differences, densities are those of torch.
 """
 
+import math
 from itertools import product
 from typing import Any
 
@@ -71,3 +72,37 @@ def quadrature(size: int, dimensions: int) -> tuple[Tensor, Tensor]:
     places = np.array(list(product(nodes, repeat=dimensions)))
     products = np.array([np.prod(w) for w in product(weights / weights.sum(), repeat=dimensions)])
     return torch.from_numpy(places), torch.from_numpy(products)
+
+
+def pseudo_observations(model: Any, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Mean and variance that the encoder of a GP-VAE or a CVAE gives, with the variance in its limits."""
+    answer = model.latents.net(x) if condition is None else model.latents.net(x, condition)
+    half = answer.shape[1] // 2
+    low, high = (math.exp(limit) for limit in model.latents.limits)
+    return answer[:, :half], answer[:, half:].exp().clamp(low, high)
+
+
+def posterior_of_channel(k: Tensor, y: Tensor, variance: Tensor) -> MultivariateNormal:
+    """The GP with covariance k [T, T] given y [T], each with its own noise variance."""
+    gain = torch.linalg.solve(k + variance.diag(), k).mT
+    covariance = k - gain @ k
+    return MultivariateNormal(gain @ y, (covariance + covariance.mT) / 2)
+
+
+def sparse_posterior(
+    k_mm: Tensor, k_bm: Tensor, k_bb: Tensor, y: Tensor, variance: Tensor, repeats: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance [B] of q_S at the points, and KL[q(f_m) || p(f_m)], as Jazbec et al. write them (Eq. 3, 9)."""
+    sigma = k_mm + repeats * k_bm.mT @ (k_bm / variance[:, None])
+    mu = repeats * k_mm @ torch.linalg.solve(sigma, k_bm.mT @ (y / variance))
+    a = k_mm @ torch.linalg.solve(sigma, k_mm)
+    mean = k_bm @ torch.linalg.solve(k_mm, mu)
+    explained = (k_bm * torch.linalg.solve(k_mm, k_bm.mT).mT).sum(1)
+    spread = k_bb - explained + (k_bm * torch.linalg.solve(sigma, k_bm.mT).mT).sum(1)
+    prior = MultivariateNormal(torch.zeros_like(mu), k_mm)
+    return mean, spread, kl_divergence(MultivariateNormal(mu, (a + a.mT) / 2), prior)
+
+
+def with_jitter(k: Tensor, relative: float = 1e-7) -> Tensor:
+    """The covariance of inducing values, with the jitter that the models document."""
+    return k + relative * k.diagonal().mean() * torch.eye(len(k))

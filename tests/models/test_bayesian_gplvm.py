@@ -10,7 +10,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 from src.data.batch import Batch
 from src.runs.errors import UserError
 from tests.models.builders import Given, built, far_curve, noisy_curve, rows
-from tests.models.direct import quadrature, rbf, set_hyperparameters
+from tests.models.direct import quadrature, rbf, set_hyperparameters, with_jitter
 
 SMALL = {"num_inducing": 12}
 LINEAR = {"_target_": "src.nets.mlp.mlp", "hidden": []}
@@ -46,8 +46,7 @@ def moments(model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
 
 def prior_covariance(model: Any) -> Tensor:
     """K_MM, with the relative jitter of 1e-7 that the model documents."""
-    k = rbf(model.kernel, model.inducing, model.inducing)
-    return k + 1e-7 * k.diagonal().mean() * torch.eye(M)
+    return with_jitter(rbf(model.kernel, model.inducing, model.inducing))
 
 
 def divergence_of_z(mean: Tensor, covariance: Tensor) -> Tensor:
@@ -66,7 +65,7 @@ def direct_svi(model: Any, x: Tensor, mean: Tensor, covariance: Tensor, num_data
     """(N / B) sum_n E[log p(x_n | f(z_n))] by quadrature over z, KL[q(u)] and (N / B) KL[q(z)], in nats."""
     k, noise = prior_covariance(model), model.likelihood.noise.squeeze()
     u_mean, u_covariance = q_of_values(model, k)
-    nodes, weights = quadrature(24, 2)
+    nodes, weights = quadrature(48, 2)
     fit = torch.zeros((), dtype=torch.float64)
     for n in range(len(x)):
         z = mean[n] + nodes @ torch.linalg.cholesky(covariance[n]).mT
@@ -84,7 +83,7 @@ def direct_collapsed(model: Any, x: Tensor, mean: Tensor, covariance: Tensor) ->
     """log of the integral over u of exp(E[log p(x | u, z)]) p(u), whose exponent is quadratic in u, by quadrature."""
     k, noise = prior_covariance(model), model.likelihood.noise.squeeze()
     inverse = torch.linalg.inv(k)
-    nodes, weights = quadrature(24, 2)
+    nodes, weights = quadrature(48, 2)
     psi1, psi2 = torch.zeros(len(x), M).double(), torch.zeros(M, M).double()
     for n in range(len(x)):
         at = rbf(model.kernel, mean[n] + nodes @ torch.linalg.cholesky(covariance[n]).mT, model.inducing)

@@ -18,8 +18,8 @@ def far_data(**options: Any) -> Given:
     return Given(far_curve(16), test=split_of(far_curve(20) - 3), **options)
 
 
-def decoder(data: Given, name: str = "sas", **arguments: Any) -> Any:
-    return set_hyperparameters(built(data, name, "active_set.size=6", encoder=LINEAR, **arguments))
+def decoder(data: Given, name: str = "sas", *overrides: str, **arguments: Any) -> Any:
+    return set_hyperparameters(built(data, name, "active_set.size=6", *overrides, encoder=LINEAR, **arguments))
 
 
 def directly(model: Any, data: Given, index: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,7 +66,7 @@ def test_other_points_to_condition_on_can_be_given(amortised: bool) -> None:
 def test_the_active_set_is_a_seeded_draw_of_the_training_split() -> None:
     data = far_data()
     model, again = decoder(data), decoder(data)
-    other = decoder(data, seed=1)
+    other = decoder(data, "sas", "seed=1")
     index = model.active_index.tolist()
     assert len(set(index)) == 6 and all(0 <= row < 16 for row in index)
     assert torch.equal(model.active_x, data.train.all().x[index].double())

@@ -105,7 +105,7 @@ def exact_evidence(model: Any, data: Given) -> Tensor:
     return MultivariateNormal(x.mean(0), covariance).log_prob(x).sum() / x.numel()
 
 
-def mean_elbo(model: Any, data: Given, draws: int = 1000) -> tuple[Tensor, Tensor]:
+def mean_elbo(model: Any, data: Given, draws: int = 400) -> tuple[Tensor, Tensor]:
     """The mean of the stochastic ELBO and its standard error."""
     torch.manual_seed(0)
     with torch.no_grad():
