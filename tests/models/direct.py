@@ -35,11 +35,10 @@ def rbf(kernel: Any, a: Tensor, b: Tensor) -> Tensor:
 def object_angle(kernel: Any, a: Tensor, b: Tensor) -> Tensor:
     """s o.o' exp(-2 sin^2((t - t') / 2) / l^2) of every pair of (o, t)."""
     scale, length = kernel.outputscale.item(), kernel.base_kernel.lengthscale.item()
-    k = [
-        [scale * float(o[:-1] @ p[:-1]) * np.exp(-2 * np.sin((o[-1] - p[-1]).item() / 2) ** 2 / length**2) for p in b]
-        for o in a
-    ]
-    return torch.tensor(k, dtype=torch.float64)
+    left, right = a.detach().numpy(), b.detach().numpy()
+    turns = left[:, None, -1] - right[None, :, -1]
+    similar = (left[:, None, :-1] * right[None, :, :-1]).sum(-1)
+    return torch.from_numpy(scale * similar * np.exp(-2 * np.sin(np.abs(turns) / 2) ** 2 / length**2))
 
 
 def log_density(x: Tensor, k: Tensor) -> Tensor:
@@ -82,11 +81,11 @@ def pseudo_observations(model: Any, x: Tensor, condition: Tensor | None = None) 
     return answer[:, :half], answer[:, half:].exp().clamp(low, high)
 
 
-def posterior_of_channel(k: Tensor, y: Tensor, variance: Tensor) -> MultivariateNormal:
-    """The GP with covariance k [T, T] given y [T], each with its own noise variance."""
+def posterior_of_channel(k: Tensor, y: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean [T] and covariance [T, T] of the GP with covariance k given y [T], each with its own noise variance."""
     gain = torch.linalg.solve(k + variance.diag(), k).mT
     covariance = k - gain @ k
-    return MultivariateNormal(gain @ y, (covariance + covariance.mT) / 2)
+    return gain @ y, (covariance + covariance.mT) / 2
 
 
 def sparse_posterior(

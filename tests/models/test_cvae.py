@@ -60,10 +60,9 @@ def test_the_mean_over_disjoint_batches_is_the_value_of_all() -> None:
 def test_the_loss_is_per_value_whatever_the_number_of_data() -> None:
     """A batch that holds every point twice has the same divergence per value, and N does not enter."""
     data, larger = little_views(), little_views(num_train=24)
-    batch = rows(data)
+    once, other, batch = cvae(data), cvae(larger), rows(data)
     assert batch.aux is not None
     twice = Batch(batch.x.repeat(2, 1), batch.index.repeat(2), aux=batch.aux.repeat(2, 1))
-    once, other = cvae(data), cvae(larger)
     torch.testing.assert_close(once.objective(batch).parts["kl"], once.objective(twice).parts["kl"])
     torch.manual_seed(0)
     expected = once.objective(batch).loss

@@ -68,6 +68,13 @@ def test_the_answers_are_in_the_order_of_the_batch() -> None:
         torch.testing.assert_close(q.variance[own], alone.variance)
 
 
+def test_videos_of_unequal_length_have_gradients() -> None:
+    """The root of the weight of an absent frame, which is 0, has an infinite slope: it must meet no gradient."""
+    model, batch = of_videos()
+    model.objective(batch).loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
 @pytest.mark.parametrize("name", ["gp_vae", "svgp_vae"])
 def test_an_unseen_image_adds_to_what_its_view_tells_and_a_seen_one_is_known(name: str) -> None:
     data = little_views()
