@@ -141,6 +141,16 @@ def test_fit_without_data_is_the_prior(kind: Kind) -> None:
     torch.testing.assert_close(q.variance, torch.ones_like(start), atol=0.03, rtol=0)
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="the numbers below the diagonal start at -3 like those of the diagonal; to mend it changes stored numbers",
+)
+def test_fit_starts_without_correlation() -> None:
+    q = fit("full", torch.zeros(1, 2), lambda z: z.sum(1), steps=0, lr=0.05)
+    assert isinstance(q, MultivariateNormal)
+    assert q.covariance_matrix[0, 0, 1] == 0 and q.variance.max() < 0.1
+
+
 def test_rows_are_fitted_independently() -> None:
     x = torch.tensor([[1.0], [-2.0], [0.3]])
 
