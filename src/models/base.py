@@ -218,7 +218,9 @@ class LatentModel(Model, ABC):
             given = self.given()
             known = self.latents.mean.weight[:: math.ceil(self.num_data / 1000)].detach()
             images = self.decode(known, given).mean
-            start = known[nearest(x.flatten(1), images.flatten(1), None if batch.mask is None else batch.mask.flatten(1))]
+            start = known[
+                nearest(x.flatten(1), images.flatten(1), None if batch.mask is None else batch.mask.flatten(1))
+            ]
 
         def log_likelihood(z: Tensor) -> Tensor:
             return masked_log_prob(self.decode(z, given, batch.aux), x, batch.mask).flatten(1).sum(1)

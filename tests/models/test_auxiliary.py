@@ -105,7 +105,9 @@ def test_learned_inputs_start_with_mean_0_and_variance_1() -> None:
 
 
 def test_columns_that_are_missing_are_named() -> None:
-    with pytest.raises(UserError, match="needs the auxiliary columns object and angle; the dataset has none, so no object"):
+    with pytest.raises(
+        UserError, match="needs the auxiliary columns object and angle; the dataset has none, so no object"
+    ):
         ObjectAngle(TABLE, 2)
     with pytest.raises(UserError, match="the dataset has object and angle, so no video"):
         VideoTime(VIEWS, 2)

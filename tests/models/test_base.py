@@ -142,7 +142,7 @@ def test_values_that_were_not_observed_play_no_part_in_q(hidden: float) -> None:
     answers = []
     for behind in (0.0, hidden):
         torch.manual_seed(0)
-        q = model.encode(Batch(x.masked_fill(~mask, behind), torch.arange(5), mask=mask), seen=False)
+        q = model.embed(Batch(x.masked_fill(~mask, behind), torch.arange(5), mask=mask), steps=20)
         answers.append(q)
     torch.testing.assert_close(answers[0].mean, answers[1].mean)
     torch.testing.assert_close(answers[0].variance, answers[1].variance)
@@ -212,7 +212,7 @@ def test_a_covariance_without_a_factor_stops_with_the_hyperparameters() -> None:
     model = sas(data, amortised=False)
     with torch.no_grad():
         model.latents.mean.weight.fill_(math.nan)
-    with pytest.raises(NumericalError, match="no Cholesky factor.*hyperparameters: .*noise = "):
+    with pytest.raises(NumericalError, match=r"no Cholesky factor.*hyperparameters: .*noise = "):
         model.training_step(rows(data), 0)
 
 
@@ -302,7 +302,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
             return Path.touch, (tmp_path / "opened",)
 
     torch.save({"state_dict": {}, "model": Opens()}, tmp_path / "model.ckpt")
-    with pytest.raises(Exception, match="weights_only|Weights only"):
+    with pytest.raises(Exception, match=r"weights_only|Weights only"):
         Model.load_from_checkpoint(tmp_path / "model.ckpt")
     assert not (tmp_path / "opened").exists()
 
@@ -312,7 +312,7 @@ def test_specs_that_do_not_fit_are_refused_in_a_sentence() -> None:
     spec = spec_of("model=sas", "active_set.size=4")
     with pytest.raises(UserError, match=r"SAS has no option model\.latent_dimm"):
         build(spec | {"latent_dimm": 3}, facts)
-    with pytest.raises(UserError, match="SAS: .*missing.*kernel"):
+    with pytest.raises(UserError, match=r"SAS: .*missing.*kernel"):
         build({name: value for name, value in spec.items() if name != "kernel"}, facts)
     with pytest.raises(UserError, match=r"model\.posterior=full does not fit SAS: point"):
         build(spec | {"posterior": "full"}, facts)

@@ -70,4 +70,5 @@ def test_what_is_promised_is_kept(name: str) -> None:
         if isinstance(model, HasEvidence):
             assert model.centred(data.train.all().x).mean(0).abs().max() < 1e-6 and "noise" in model.describe_gp()
         if isinstance(model, Generates):
+            assert batch.aux is not None
             assert model.generate(batch.aux).mean.shape == (2, model.latent_dim)

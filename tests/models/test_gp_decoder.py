@@ -29,9 +29,7 @@ def directly(model: Any, data: Given, index: Tensor, z: Tensor) -> tuple[Tensor,
     layer = model.latents.mean
     known = layer.weight if model.latents.free else (x - mean) @ layer[1].weight.mT + layer[1].bias
     k = rbf(model.kernel, known[index], known[index]) + model.likelihood.noise * torch.eye(len(index))
-    predicted, covariance = regression(
-        k, rbf(model.kernel, known[index], z), rbf(model.kernel, z, z), x[index] - mean
-    )
+    predicted, covariance = regression(k, rbf(model.kernel, known[index], z), rbf(model.kernel, z, z), x[index] - mean)
     return predicted + mean, covariance.diagonal() + model.likelihood.noise
 
 

@@ -74,7 +74,7 @@ def test_with_a_linear_kernel_it_finds_the_principal_subspace() -> None:
         loss.backward()
         return loss
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    optimizer.step(closure)
     z = model.latents.mean.weight.detach()
     leading = torch.linalg.svd(model.centred(data.train.all().x))[0][:, :2]
     projection = leading @ (leading.mT @ z)

@@ -25,7 +25,9 @@ ADAM = {"_target_": "an.optimiser"}
 class Example:
     """Two groups that share a field, and options of its own."""
 
-    def __init__(self, facts: Facts, latents: LatentOptions, learning: LearningOptions, size: int, depth: int = 3) -> None:
+    def __init__(
+        self, facts: Facts, latents: LatentOptions, learning: LearningOptions, size: int, depth: int = 3
+    ) -> None:
         self.facts = facts
 
 

@@ -5,7 +5,18 @@ import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 from torch.nn.functional import softplus
 
-from src.models.posterior import Amortised, Free, GaussianNet, Kind, Point, build, fit, gaussian, kl_to_prior, spread_size
+from src.models.posterior import (
+    Amortised,
+    Free,
+    GaussianNet,
+    Kind,
+    Point,
+    build,
+    fit,
+    gaussian,
+    kl_to_prior,
+    spread_size,
+)
 
 KINDS: tuple[Kind, ...] = ("point", "diagonal", "full")
 
@@ -103,9 +114,7 @@ def test_fit_finds_the_exact_posterior_of_a_linear_model() -> None:
     w, noise = 2.0, 0.5
     x = torch.tensor([[1.0], [-2.0], [0.3]], dtype=torch.float64)
     torch.manual_seed(0)
-    q = fit(
-        "diagonal", torch.zeros_like(x), lambda z: -0.5 * ((x - w * z) ** 2).squeeze(1) / noise, steps=800, lr=0.03
-    )
+    q = fit("diagonal", torch.zeros_like(x), lambda z: -0.5 * ((x - w * z) ** 2).squeeze(1) / noise, steps=800, lr=0.03)
     variance = 1 / (1 + w**2 / noise)
     torch.testing.assert_close(q.mean, variance * w * x / noise, atol=0.02, rtol=0)
     torch.testing.assert_close(q.variance, torch.full_like(x, variance), atol=0.02, rtol=0)

@@ -37,13 +37,13 @@ from tests.models.direct import (
     with_jitter,
 )
 
-VIDEOS = {
+VIDEOS: dict[str, Any] = {
     **SMALL_NETS,
     "aux": {"_target_": "src.models.auxiliary.VideoTime"},
     "kernel": {"_target_": "src.gp.kernels.rbf"},
     "likelihood": "bernoulli",
 }
-VIEWS = {**SMALL_NETS, **OBJECT_ANGLE, "num_inducing": 4}
+VIEWS: dict[str, Any] = {**SMALL_NETS, **OBJECT_ANGLE, "num_inducing": 4}
 
 
 def of_views(data: Given, **arguments: Any) -> Any:
@@ -288,7 +288,7 @@ def test_what_geco_cannot_work_with_is_refused() -> None:
     sgd = composed("model=svgp_vae")["model"]["optimizer"] | {
         "algorithm": {"_target_": "torch.optim.SGD", "_partial_": True}
     }
-    with pytest.raises(UserError, match="rescales the moments of Adam.*use optimizer=adam or optimizer=adamw"):
+    with pytest.raises(UserError, match=r"rescales the moments of Adam.*use optimizer=adam or optimizer=adamw"):
         of_views(little_views(), geco=0.02, optimizer=sgd)
     of_views(little_views(), optimizer=sgd)
 
@@ -364,7 +364,9 @@ def test_objects_and_angles_make_no_tensor_on_another_device(monkeypatch: pytest
 
 
 def test_the_settings_are_the_published_ones() -> None:
-    rotated, ball = (composed("model=svgp_vae", f"dataset={name}")["model"] for name in ("rotated_mnist", "moving_ball"))
+    rotated, ball = (
+        composed("model=svgp_vae", f"dataset={name}")["model"] for name in ("rotated_mnist", "moving_ball")
+    )
     assert (rotated["latent_dim"], rotated["num_inducing"], rotated["geco"]) == (16, 32, 0.02)
     assert rotated["variance_range"] == [1e-3, 10] and rotated["optimizer"]["schedule"] == "constant"
     assert (ball["latent_dim"], ball["num_inducing"], ball["likelihood"]) == (2, 15, "bernoulli")

@@ -46,22 +46,14 @@ def test_the_loss_is_the_bound_at_its_own_draw() -> None:
 
 
 def test_the_mean_over_disjoint_batches_is_the_full_objective() -> None:
-    """Given the same noise for each point: the batches, one after the other, draw what the full batch draws."""
+    """In expectation: with variances of q near 0 nothing is random."""
     data = Given(far_curve(12))
     model = vae(data)
-    torch.manual_seed(3)
-    full = model.objective(rows(data))
-    noise = torch.manual_seed(3) and torch.normal(torch.zeros(12, 2).double(), torch.ones(12, 2).double())
-    losses, kls = [], []
-    for index in torch.arange(12).split(4):
-        q = model.encode(rows(data, *index.tolist()), seen=True)
-        fixed = Batch(*vars(rows(data, *index.tolist())).values())
-        z = q.mean + q.stddev * noise[index]
-        fit = Normal(model.mean(z), model.likelihood.noise.sqrt()).log_prob(fixed.x.double()).sum()
-        losses.append(-(3 * fit - 3 * normal_kl(q.mean, q.variance)) / 36)
-        kls.append(model.objective(fixed).parts["kl"])
-    torch.testing.assert_close(torch.stack(losses).mean(), full.loss)
-    torch.testing.assert_close(torch.stack(kls).mean(), full.parts["kl"])
+    with torch.no_grad():
+        model.latents.spread[1].weight.zero_()
+        model.latents.spread[1].bias.fill_(-40)
+    losses = [model.objective(rows(data, *index.tolist())).loss for index in torch.randperm(12).split(4)]
+    torch.testing.assert_close(torch.stack(losses).mean(), model.objective(rows(data)).loss)
 
 
 def test_both_terms_scale_with_the_number_of_data() -> None:
