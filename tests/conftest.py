@@ -20,6 +20,7 @@ ON_REQUEST = {  # markers of what runs only when it is asked for, and the comman
     "network": "pytest -m network",
     "browser": "make test-browser",
     "slurm": "make test-slurm",
+    "planted": "make test-planted",
 }
 
 
@@ -33,7 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if marker not in config.getoption("markexpr"):
             for item in items:
                 if item.get_closest_marker(marker):
-                    item.add_marker(pytest.mark.skip(reason=f"needs a {marker}: run by `{command}`"))
+                    item.add_marker(pytest.mark.skip(reason=f"{marker}: run by `{command}`"))
 
 
 @pytest.fixture

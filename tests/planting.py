@@ -12,7 +12,9 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pytest
 
 from tests.processes import exit_code
 
@@ -36,6 +38,12 @@ def mistake(name: str, files: tuple[str, str], old: str, new: str) -> Mistake:
     """A mistake in the first of two files, which the second must find."""
     source, test = files
     return Mistake(name, source, old, new, test)
+
+
+def cases(planted: Sequence[Mistake]) -> list[Any]:
+    """Test cases of a room: every third mistake is always tried, the others by `make test-planted`."""
+    marks = [() if number % 3 == 0 else (pytest.mark.planted,) for number in range(len(planted))]
+    return [pytest.param(each, id=each.name, marks=mark) for each, mark in zip(planted, marks, strict=True)]
 
 
 class PlantedLoader(SourceFileLoader):
@@ -76,8 +84,6 @@ def planted_text(mistake: Mistake) -> str:
 
 def try_mistake(mistake: Mistake) -> None:
     """In a process of its own: run the test file on the source with the mistake, and exit with pytest's code."""
-    import pytest
-
     sys.meta_path.insert(0, PlantedFinder(mistake))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins that are imported already would make pytest warn
     options = ["-x", "-q", "-p", "no:cacheprovider"]

@@ -125,12 +125,15 @@ class LatentModel(Model, ABC):
         with torch.no_grad():
             given = self.given()
             known = self.latents.mean.weight[:: math.ceil(self.num_data / 1000)].detach()
-            nearest = torch.cdist(x.flatten(1), self.decode(known, given).mean.flatten(1)).argmin(1)
+            images = self.decode(known, given).mean
+            start = known[
+                nearest(x.flatten(1), images.flatten(1), None if batch.mask is None else batch.mask.flatten(1))
+            ]
 
         def log_likelihood(z: Tensor) -> Tensor:
             return masked_log_prob(self.decode(z, given, batch.aux), x, batch.mask).flatten(1).sum(1)
 
-        return fit(self.latents.kind, known[nearest], log_likelihood, steps, lr)
+        return fit(self.latents.kind, start, log_likelihood, steps, lr)
 
     def check(self, facts: Facts) -> None:
         """Free latents belong to stored rows; the likelihood must fit the values."""
@@ -210,3 +213,11 @@ def latents_of(options: LatentOptions, facts: Facts, kinds: tuple[Kind, ...], na
     return Amortised(
         kind, options.latent_dim, lambda outputs: make(options.encoder, shape=facts.shape, outputs=outputs)
     )
+
+
+def nearest(x: Tensor, images: Tensor, mask: Tensor | None) -> Tensor:
+    """For each row of x [B, D] the nearest of the images [K, D], by the values that the mask [B, D] calls observed."""
+    if mask is None:
+        return torch.cdist(x, images).argmin(1)
+    values = torch.where(mask, x, 0.0)
+    return (mask.to(x) @ images.square().mT - 2 * values @ images.mT).argmin(1)  # less |x|^2, the same for all images

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.distributions import Distribution, Independent
 
@@ -73,7 +74,8 @@ class GPPriorVAE(LatentModel, ABC):
         x = self.as_float(batch.x)
         pseudo, inputs = self.latents(x), self.aux(x, batch.aux)
         rows = self.aux.groups(batch.aux, len(x), x.device)  # [G, T]
-        weight = (rows >= 0).unsqueeze(-1) / pseudo.variance[rows]
+        there = (rows >= 0).unsqueeze(-1)
+        weight = torch.where(there, there / pseudo.variance[rows], 0.0)  # whose root has no gradient at 0
         q = self.infer(inputs.double(), rows, pseudo.mean[rows], weight)
         back = rows.flatten().argsort()[-len(x) :]  # the place of each row of the batch, behind the absent ones
         return gaussian(q.mean.flatten(0, 1)[back], q.variance.flatten(0, 1)[back]), q.kl, q.jitter

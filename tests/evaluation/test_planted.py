@@ -3,9 +3,9 @@
 import pytest
 
 from tests.evaluation.planted import PLANTED
-from tests.planting import FOUND, Mistake, outcome
+from tests.planting import FOUND, Mistake, cases, outcome
 
 
-@pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", cases(PLANTED))
 def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
     assert outcome(mistake) == FOUND

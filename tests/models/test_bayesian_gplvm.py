@@ -1,12 +1,127 @@
-"""Bayesian GP-LVM as a model: how its two bounds and its weights fit together."""
+"""Bayesian GP-LVM: both bounds against quadrature and dense matrices, and how they fit together."""
+
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.distributions import MultivariateNormal, kl_divergence
 
+from src.data.batch import Batch
 from src.runs.errors import UserError
-from tests.models.builders import Given, built, noisy_curve, rows
+from tests.models.builders import Given, built, far_curve, noisy_curve, rows
+from tests.models.direct import quadrature, rbf, set_hyperparameters, with_jitter
 
 SMALL = {"num_inducing": 12}
+LINEAR = {"_target_": "src.nets.mlp.mlp", "hidden": []}
+M = 4
+
+
+def little(data: Given, **arguments: Any) -> Any:
+    """A model of four inducing points, with a q(u) and correlations of q(z) that are not those of its start."""
+    model = set_hyperparameters(built(data, "bayesian_gplvm", encoder=LINEAR, num_inducing=M, **arguments))
+    with torch.no_grad():
+        model.inducing.copy_(torch.tensor([[-1.0, 0.5], [0.2, -0.9], [1.1, 0.8], [0.1, 1.6]]))
+        if model.bound == "svi":
+            generator = torch.Generator().manual_seed(0)
+            model.q_mean.copy_(0.5 * torch.randn(model.q_mean.shape, generator=generator))
+            model.q_raw_scale.copy_(0.5 * torch.randn(M, M, generator=generator))
+        if model.latents.free and model.latents.kind == "full":
+            model.latents.spread.weight[:, 2] = 0.3
+    return model
+
+
+def moments(model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Mean [B, 2] and covariance [B, 2, 2] of q(z), by hand."""
+    if not model.latents.free:
+        nets, x = (model.latents.mean[1], model.latents.spread[1]), batch.x.double() - model.data_mean
+        mean, spread = (x @ net.weight.mT + net.bias for net in nets)
+    else:
+        mean, spread = model.latents.mean.weight[batch.index], model.latents.spread.weight[batch.index]
+    factor = torch.log1p(spread[:, :2].exp()).sqrt().diag_embed()
+    if spread.shape[1] == 3:
+        factor = factor + spread[:, 2, None, None] * torch.tensor([[0.0, 0], [1, 0]])
+    return mean, factor @ factor.mT
+
+
+def prior_covariance(model: Any) -> Tensor:
+    """K_MM, with the relative jitter of 1e-7 that the model documents."""
+    return with_jitter(rbf(model.kernel, model.inducing, model.inducing))
+
+
+def divergence_of_z(mean: Tensor, covariance: Tensor) -> Tensor:
+    prior = MultivariateNormal(torch.zeros(2).double(), torch.eye(2).double())
+    return kl_divergence(MultivariateNormal(mean, covariance), prior).sum()
+
+
+def q_of_values(model: Any, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean [M, D] and covariance [M, M] of q(u), u = L v."""
+    raw, chol = model.q_raw_scale, torch.linalg.cholesky(k)
+    factor = chol @ (torch.tril(raw, -1) + torch.diag(torch.log1p(raw.diagonal().exp())))
+    return chol @ model.q_mean, factor @ factor.mT
+
+
+def direct_svi(model: Any, x: Tensor, mean: Tensor, covariance: Tensor, num_data: int) -> dict[str, Tensor]:
+    """(N / B) sum_n E[log p(x_n | f(z_n))] by quadrature over z, KL[q(u)] and (N / B) KL[q(z)], in nats."""
+    k, noise = prior_covariance(model), model.likelihood.noise.squeeze()
+    u_mean, u_covariance = q_of_values(model, k)
+    nodes, weights = quadrature(48, 2)
+    fit = torch.zeros((), dtype=torch.float64)
+    for n in range(len(x)):
+        z = mean[n] + nodes @ torch.linalg.cholesky(covariance[n]).mT
+        gain = torch.linalg.solve(k, rbf(model.kernel, model.inducing, z)).mT  # [S, M]
+        variance = model.kernel.outputscale - ((gain @ (k - u_covariance)) * gain).sum(1)
+        squares = (x[n] - gain @ u_mean).square().sum(1) + x.shape[1] * variance
+        fit = fit - 0.5 * x.shape[1] * torch.log(2 * torch.pi * noise) - 0.5 * weights @ squares / noise
+    prior = MultivariateNormal(torch.zeros(M).double(), k)
+    kl_u = kl_divergence(MultivariateNormal(u_mean.mT, u_covariance), prior).sum()
+    weight = num_data / len(x)
+    return {"likelihood": weight * fit, "kl_u": -kl_u, "kl": -weight * divergence_of_z(mean, covariance)}
+
+
+def direct_collapsed(model: Any, x: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
+    """log of the integral over u of exp(E[log p(x | u, z)]) p(u), whose exponent is quadratic in u, by quadrature."""
+    k, noise = prior_covariance(model), model.likelihood.noise.squeeze()
+    inverse = torch.linalg.inv(k)
+    nodes, weights = quadrature(48, 2)
+    psi1, psi2 = torch.zeros(len(x), M).double(), torch.zeros(M, M).double()
+    for n in range(len(x)):
+        at = rbf(model.kernel, mean[n] + nodes @ torch.linalg.cholesky(covariance[n]).mT, model.inducing)
+        psi1[n], psi2 = weights @ at, psi2 + at.mT @ (weights[:, None] * at)
+    psi0 = len(x) * model.kernel.outputscale
+    precision = inverse + inverse @ psi2 @ inverse / noise
+    shift = inverse @ psi1.mT @ x / noise  # [M, D]
+    log_det = torch.logdet(k) + torch.logdet(precision)
+    constant = x.numel() * torch.log(2 * torch.pi * noise) + (x**2).sum() / noise
+    unexplained = x.shape[1] * (psi0 - (inverse * psi2).sum()) / noise
+    return -0.5 * (constant + unexplained + x.shape[1] * log_det - (shift * torch.linalg.solve(precision, shift)).sum())
+
+
+@pytest.mark.parametrize(("amortised", "posterior"), [(True, "diagonal"), (False, "diagonal"), (False, "full")])
+def test_the_svi_loss_is_its_bound_by_quadrature(amortised: bool, posterior: str) -> None:
+    data = Given(far_curve(12), batch_size=5)
+    model = little(data, amortised=amortised, posterior=posterior)
+    batch = rows(data, 7, 0, 3, 11, 4)
+    with torch.no_grad():
+        loss, parts = model.objective(batch)
+        direct = direct_svi(model, batch.x.double() - data.train.all().x.double().mean(0), *moments(model, batch), 12)
+        for name, value in direct.items():
+            torch.testing.assert_close(parts[name], value / 36, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(loss, -torch.stack(list(direct.values())).sum() / 36, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("posterior", ["diagonal", "full"])
+def test_the_collapsed_loss_is_its_integral_by_quadrature(posterior: str) -> None:
+    data = Given(far_curve(12))
+    model = little(data, amortised=False, posterior=posterior, bound="collapsed")
+    with torch.no_grad():
+        loss, parts = model.objective(rows(data))
+        mean, covariance = moments(model, rows(data))
+        x = data.train.all().x.double()
+        bound, kl = direct_collapsed(model, x - x.mean(0), mean, covariance), divergence_of_z(mean, covariance)
+        torch.testing.assert_close(parts["likelihood"], bound / 36, rtol=1e-6, atol=0)
+        torch.testing.assert_close(parts["kl"], -kl / 36, rtol=1e-6, atol=0)
+        torch.testing.assert_close(loss, -(bound - kl) / 36, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("posterior", ["diagonal", "full"])
@@ -28,8 +143,26 @@ def test_the_mean_over_disjoint_batches_is_the_full_objective() -> None:
     torch.testing.assert_close(torch.stack(losses).mean(), model.objective(rows(data)).loss)
 
 
+def test_data_terms_scale_with_the_number_of_data_and_the_divergence_of_u_does_not() -> None:
+    """In nats; repeated pixels repeat the fit and the divergence of u, and leave that of z."""
+    x, parts = far_curve(12), {}
+    for num_data in (12, 24):
+        model = little(Given(x, told={"num_train": num_data}))
+        parts[num_data] = {name: num_data * part for name, part in model.objective(Batch.of(x)).parts.items()}
+    for name, factor in {"likelihood": 2, "kl": 2, "kl_u": 1}.items():
+        torch.testing.assert_close(parts[24][name], factor * parts[12][name])
+    single, tiled = (little(Given(x.repeat(1, r)), amortised=False) for r in (1, 2))
+    with torch.no_grad():
+        tiled.latents.load_state_dict(single.latents.state_dict())
+        tiled.q_mean.copy_(single.q_mean.repeat(1, 2))
+        tiled.q_raw_scale.copy_(single.q_raw_scale)
+    one, two = (model.objective(Batch.of(x.repeat(1, r))).parts for model, r in ((single, 1), (tiled, 2)))
+    for name, factor in {"likelihood": 1, "kl_u": 1, "kl": 2}.items():
+        torch.testing.assert_close(one[name], factor * two[name])
+
+
 def test_samples_agree_with_the_closed_form() -> None:
-    data = Given(noisy_curve())
+    data = Given(noisy_curve(30))
     exact = built(data, "bayesian_gplvm", **SMALL)
     sampled = built(data, "bayesian_gplvm", samples=10, **SMALL)
     sampled.load_state_dict(exact.state_dict())
@@ -40,24 +173,67 @@ def test_samples_agree_with_the_closed_form() -> None:
     assert abs(error) < 4 * losses.std() / len(losses) ** 0.5
 
 
+def test_predictions_are_those_of_q_of_u_with_the_noise_and_the_mean() -> None:
+    data = Given(far_curve(12))
+    model = little(data)
+    z = torch.tensor([[0.3, -0.4], [1.0, 2.0]]).double()
+    with torch.no_grad():
+        prediction = model.decode(z)
+        k = prior_covariance(model)
+        u_mean, u_covariance = q_of_values(model, k)
+        gain = torch.linalg.solve(k, rbf(model.kernel, model.inducing, z)).mT
+        variance = model.kernel.outputscale - ((gain @ (k - u_covariance)) * gain).sum(1) + model.likelihood.noise
+    torch.testing.assert_close(prediction.mean, gain @ u_mean + data.train.all().x.double().mean(0))
+    torch.testing.assert_close(prediction.variance, variance[:, None].expand(2, 3))
+
+
+def test_inducing_points_start_among_the_latents_and_q_at_its_optimum() -> None:
+    """No other mean of q(u) has a higher bound on all the data."""
+    data = Given(noisy_curve(30))
+    model = built(data, "bayesian_gplvm", amortised=False, **SMALL)
+    latents = model.latents.mean.weight.detach()
+    distance = torch.cdist(model.inducing.detach(), latents).min(1).values
+    assert distance.max() < 0.5 * torch.cdist(latents, latents).median()
+    model.objective(rows(data)).loss.backward()
+    assert model.q_mean.grad.abs().max() < 1e-6 and model.q_raw_scale.grad.abs().max() < 1e-6
+
+
 def test_the_collapsed_model_predicts_after_training() -> None:
     data = Given(noisy_curve())
     model = built(data, "bayesian_gplvm", bound="collapsed", amortised=False, **SMALL)
     optimizer = model.make_optimizer()
-    for _ in range(200):
+    for _ in range(100):
         optimizer.zero_grad()
         model.objective(rows(data)).loss.backward()
         optimizer.step()
     model.finalise(data)
     with torch.no_grad():
-        prediction = model.decode(model.encode(data.train.x, torch.arange(60)).mean)
-    assert (prediction.mean - data.train.x).square().mean().sqrt() < 0.2
+        prediction = model.decode(model.encode(rows(data), seen=True).mean)
+    assert (prediction.mean - data.train.all().x).square().mean().sqrt() < 0.2
+
+
+def test_what_is_kept_of_the_collapsed_model_is_the_optimal_q_of_all_data() -> None:
+    data = Given(far_curve(12))
+    collapsed = little(data, amortised=False, bound="collapsed")
+    collapsed.finalise(data)
+    svi = little(data, amortised=False)
+    svi.load_state_dict(collapsed.state_dict())
+    with torch.no_grad():
+        losses = [model.objective(rows(data)).loss for model in (svi, collapsed)]
+    torch.testing.assert_close(*losses, rtol=1e-8, atol=0)
+
+
+def test_inducing_inputs_and_q_of_u_learn_as_the_gp_does() -> None:
+    model = little(Given(far_curve(12)))
+    names = {id(p): name for name, p in model.named_parameters()}
+    own = {names[id(p)] for p in model.gp_parameters()}
+    assert {"inducing", "q_mean", "q_raw_scale"} < own and not any(name.startswith("latents") for name in own)
 
 
 @pytest.mark.parametrize(
     ("overrides", "batch_size", "reason"),
     [
-        (["model.bound=collapsed"], 20, "needs all 60 samples in every batch"),
+        (["model.bound=collapsed"], 20, "needs all 60 points in every batch"),
         (["kernel=matern52"], None, "no closed-form expectations: set model.samples=1"),
         (["model.num_inducing=61"], None, "must not exceed N = 60"),
     ],

@@ -1,11 +1,11 @@
 """What every model must keep, run over every file in conf/model: a new model is tested by existing."""
 
+import os
 import subprocess
 import sys
 from functools import cache
 from importlib import import_module
 from inspect import isabstract
-from itertools import product
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -13,18 +13,20 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Trainer
+from torch.distributions import Normal
 
 import conf
 import src.models
-from src.data.images import Digits
-from src.data.module import Batch, DataModule
-from src.data.moving_ball import MovingBall
+from src.data.batch import Batch, split_of
+from src.data.module import DataModule
 from src.models.auxiliary import VideoTime
-from src.models.base import Decoder
+from src.models.base import LatentModel, Model, Predictor, build
 from src.models.posterior import Amortised, Free
-from src.runs.specs import make
-from tests.configs import composed
+from src.runs.aliases import find_class
+from src.runs.errors import UserError
+from tests.models.builders import Given, far_curve, first_batch, rows, spec_of
 
+ROOT = Path(conf.__file__).parents[1]
 MODELS = sorted(file.stem for file in (Path(conf.__file__).parent / "model").glob("*.yaml"))
 FORMS = {
     "amortised": [],
@@ -32,51 +34,64 @@ FORMS = {
     "conv": ["encoder=conv"],
     "q3": ["model.latent_dim=3", "kernel=rbf_ard"],
 }
-NUM_DATA, BATCH, ACTIVE = 150, 64, 20
-
-
-NEED_AUX = ("cvae", "gp_vae")  # tested on videos, since digits have no auxiliary inputs
+SMALL = ("active_set.size=6", "encoder.hidden=[8]")
+SMALL_CONV = ("active_set.size=6", "encoder=conv", "encoder.hidden=8", "encoder.channels=[3,4]")
+NEED_AUX = ("cvae", "gp_vae")  # tested on videos, since images alone have no auxiliary columns
+QUIET: dict[str, Any] = {
+    "accelerator": "cpu",
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+}
 
 
 @cache
 def dataset(name: str) -> DataModule:
-    data: DataModule = Digits(batch_size=BATCH, max_train=NUM_DATA, max_test=12)
+    """24 bytes images for training and 5 for the test, or as many bits in videos of six frames."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (30, 1, 8, 8), generator=generator).byte()
+    data = Given(images[:24], batch_size=12, test=split_of(images[24:29]))
     if name in NEED_AUX:
-        data = MovingBall(batch_videos=2, steps_per_epoch=2, num_train_videos=5, num_test_videos=1)
+        aux = torch.cartesian_prod(torch.arange(5), torch.arange(6)).float()
+        bits, test = (images > 127).float(), slice(24, 30)
+        told = {"aux": ("video", "time"), "group": "video", "group_size": 6, "binary": True}
+        data = Given(bits[:24], aux=aux[:24], test=split_of(bits[test], aux=aux[test]), told=told)
     data.setup()
     return data
 
 
-def posteriors(name: str) -> tuple[str, ...]:
-    return decoder_class(name).posteriors
-
-
-def decoder_class(name: str) -> type[Decoder]:
-    from hydra.utils import get_class
-
-    return get_class(composed(f"model={name}")["model"]["_target_"])
+def model_class(name: str) -> type[LatentModel]:
+    found: type[LatentModel] = find_class(spec_of(f"model={name}")["_target_"])
+    return found
 
 
 def small_spec(name: str, *overrides: str) -> dict[str, Any]:
     """The model with as many active or inducing points as the data allow."""
-    spec: dict[str, Any] = composed(f"model={name}", f"active_set.size={ACTIVE}", *overrides)["model"]
-    return spec | ({"num_inducing": ACTIVE} if "num_inducing" in spec else {})
+    small = SMALL_CONV if "encoder=conv" in overrides else SMALL
+    spec = spec_of(f"model={name}", *small, *(o for o in overrides if o != "encoder=conv"))
+    return spec | ({"num_inducing": 6} if "num_inducing" in spec else {})
 
 
 def forms(name: str) -> dict[str, list[str]]:
-    """The forms that a model has: not all have free latents."""
-    free = "amortised" in composed(f"model={name}")["model"]
-    return {form: overrides for form, overrides in FORMS.items() if free or form != "free"}
+    """The forms that a model has: not all have free latents, or an encoder of their own choice."""
+    spec = spec_of(f"model={name}")
+    chooses = spec["encoder"]["_target_"] == "src.nets.mlp.mlp"
+    return {
+        form: overrides
+        for form, overrides in FORMS.items()
+        if ("amortised" in spec or form != "free") and (chooses or form != "conv")
+    }
 
 
 CASES = [
     pytest.param(
-        (name, [*overrides, f"model.posterior={kind}" if len(posteriors(name)) > 1 else "seed=0"]),
+        (name, [*overrides, f"model.posterior={kind}" if len(model_class(name).posteriors) > 1 else "seed=0"]),
         id=f"{name}-{form}-{kind}",
     )
     for name in MODELS
     for form, overrides in forms(name).items()
-    for kind in posteriors(name)
+    for kind in model_class(name).posteriors
 ]
 
 
@@ -92,28 +107,23 @@ def data(case: tuple[str, list[str]]) -> DataModule:
 
 
 @pytest.fixture
-def model(case: tuple[str, list[str]], data: DataModule) -> Decoder:
+def model(case: tuple[str, list[str]], data: DataModule) -> LatentModel:
     name, overrides = case
     torch.manual_seed(0)
-    spec = small_spec(name, *overrides)
-    model: Decoder = make(spec, shape=data.shape, num_data=len(data.train), _recursive_=False)
-    model.check(data)
+    model: LatentModel = build(small_spec(name, *overrides), data.facts)
+    model.check(data.facts)
     model.initialise(data)
     return model
-
-
-def first_batch(data: DataModule) -> Batch:
-    return next(iter(data.train_dataloader()))
 
 
 def test_every_model_file_has_a_config() -> None:
     modules = [import_module(f"src.models.{m.name}") for m in iter_modules(src.models.__path__)]
     own = [c for m in modules for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__]
-    models = {c for c in own if issubclass(c, Decoder) and not isabstract(c)}
-    assert models == {decoder_class(name) for name in MODELS}
+    models = {c for c in own if issubclass(c, Model) and not isabstract(c)}
+    assert models == {model_class(name) for name in MODELS}
 
 
-def test_the_objective_is_finite_and_reaches_every_parameter(model: Decoder, data: DataModule) -> None:
+def test_the_objective_is_finite_and_reaches_every_parameter(model: LatentModel, data: DataModule) -> None:
     loss, parts = model.objective(first_batch(data))
     assert loss.shape == () and torch.isfinite(loss)
     assert not any(isinstance(part, torch.Tensor) and part.requires_grad for part in parts.values())
@@ -121,7 +131,9 @@ def test_the_objective_is_finite_and_reaches_every_parameter(model: Decoder, dat
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
-def test_the_objective_makes_no_tensor_on_another_device(model: Decoder, data: DataModule, monkeypatch: Any) -> None:
+def test_the_objective_makes_no_tensor_on_another_device(
+    model: LatentModel, data: DataModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All on the meta device, forward and backward: any CPU tensor made on the way is an error, as on a GPU."""
     monkeypatch.setattr(torch, "equal", lambda a, b: a.shape == b.shape)  # GPyTorch asks; meta tensors have no values
     batch = first_batch(data)
@@ -135,17 +147,21 @@ def test_the_objective_makes_no_tensor_on_another_device(model: Decoder, data: D
         assert all(p.grad is not None and p.grad.device.type == "meta" for p in model.parameters())
 
 
-def test_unseen_images_are_encoded_and_decoded(model: Decoder, data: DataModule) -> None:
-    with torch.no_grad():
-        q = model.encode(data.test.x, None, data.test.aux)
-        prediction = model.decode(q.mean)
-    assert q.mean.shape == (len(data.test), model.latent_dim)
-    assert prediction.mean.shape == data.test.x.shape
-    assert (prediction.variance > 0).all() and torch.isfinite(prediction.mean).all()
+def test_unseen_and_seen_images_are_encoded_and_decoded(model: LatentModel, data: DataModule) -> None:
+    for batch, seen in ((data.test.all(), False), (rows(data, 3, 20), True)):
+        with torch.no_grad():
+            q = model.encode(batch, seen)
+            prediction = model.decode(q.mean, model.given(), batch.aux)
+        assert q.mean.shape == (len(batch), model.latent_dim) and (q.variance >= 0).all()
+        assert prediction.mean.shape == batch.x.shape
+        assert (prediction.variance > 0).all() and torch.isfinite(prediction.mean).all()
+        assert prediction.log_prob(model.as_float(batch.x)).shape == batch.x.shape
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_training_steps_lower_the_loss_and_touch_only_the_batchs_free_latents(model: Decoder, data: DataModule) -> None:
+def test_training_steps_lower_the_loss_and_touch_only_the_batchs_free_latents(
+    model: LatentModel, data: DataModule
+) -> None:
     batch = first_batch(data)
     before = model.latents.mean.weight.detach().clone() if isinstance(model.latents, Free) else None
     optimizer = model.make_optimizer()
@@ -163,63 +179,132 @@ def test_training_steps_lower_the_loss_and_touch_only_the_batchs_free_latents(mo
         assert set(moved.nonzero().flatten().tolist()) == set(batch.index.tolist())
 
 
-def test_one_cholesky_a_step(model: Decoder, data: DataModule, cholesky_sizes: list[int]) -> None:
+def test_one_cholesky_a_step(model: LatentModel, data: DataModule, cholesky_sizes: list[int]) -> None:
     model.objective(first_batch(data))
     assert len(cholesky_sizes) <= 1
 
 
-def test_float64_by_one_switch(model: Decoder, data: DataModule) -> None:
+def test_float64_by_one_switch(model: LatentModel, data: DataModule) -> None:
     model.double()
     assert model.objective(first_batch(data)).loss.dtype == torch.float64
     with torch.no_grad():
-        few = data.test[torch.arange(2)]
-        assert model.decode(model.encode(few.x, None, few.aux).mean).mean.dtype == torch.float64
+        few = rows(data, 2, 9)
+        q = model.encode(few, seen=True)
+        assert q.mean.dtype == model.decode(q.mean, aux=few.aux).mean.dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_options_that_a_model_does_not_have_are_refused(name: str) -> None:
+    spec = small_spec(name) | {"no_such_option": 3}
+    with pytest.raises(UserError, match=rf"{model_class(name).__name__} has no option model\.no_such_option"):
+        build(spec, dataset(name).facts)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_incomplete_data_are_refused_in_a_sentence(name: str) -> None:
+    facts = dataset(name).facts
+    model = build(small_spec(name), facts)
+    incomplete = facts.plain() | {"complete": False}
+    with pytest.raises(UserError, match=rf"{type(model).__name__} needs complete data, but values are missing"):
+        model.check(type(facts).from_plain(incomplete))
 
 
 FRESH_PROCESS = """
 import sys, torch
 from pathlib import Path
-from hydra.utils import get_class
+from src.data.batch import Batch
+from src.models.base import Model
+from src.models.vae import VAE
 
+torch.set_num_threads(1)  # as in the tests: the order of sums is part of the numbers
 for folder in Path(sys.argv[1]).iterdir():
     expected = torch.load(folder / "expected.pt")
-    model = get_class(expected["class"]).load_from_checkpoint(folder / "model.ckpt", weights_only=True)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        z = model.encode(expected["x"], None, expected["aux"]).mean
-        assert torch.equal(z, expected["z"]) and torch.equal(model.decode(z).mean, expected["mean"]), folder
+    for caller in (Model, VAE):
+        model = caller.load_from_checkpoint(folder / "model.ckpt", weights_only=True)
+        assert type(model).__name__ == expected["class"], folder
+        torch.manual_seed(0)
+        with torch.no_grad():
+            if expected["class"] == "LinearGaussian":
+                assert torch.equal(model.predict(expected["x"]).mean, expected["mean"]), folder
+                continue
+            batch = Batch.of(expected["x"], expected["aux"])
+            z = model.encode(batch, seen=False).mean if caller is Model else expected["z"]
+            mean = model.decode(z, aux=batch.aux).mean
+        assert torch.equal(z, expected["z"]) and torch.equal(mean, expected["mean"]), folder
 """
 
 
+def trained(model: Any, data: DataModule, folder: Path) -> Any:
+    """A model after an epoch, whose checkpoint is in a folder."""
+    model.initialise(data)
+    model.train()
+    trainer = Trainer(max_epochs=1, **QUIET)
+    trainer.fit(model, datamodule=data)
+    model.finalise(data)
+    trainer.save_checkpoint(folder / "model.ckpt", weights_only=True)
+    torch.manual_seed(0)
+    return model
+
+
 def test_checkpoints_alone_predict_in_a_fresh_process(tmp_path: Path) -> None:
-    """Every model, amortised and free: one process for all, since to start it takes longest."""
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    for name, form in product(MODELS, ("amortised", "free")):
-        if form not in forms(name):
-            continue
-        data, spec = dataset(name), small_spec(name, *FORMS[form])
-        model: Decoder = make(spec, shape=data.shape, num_data=len(data.train), _recursive_=False)
-        model.initialise(data)
-        model.train()
-        trainer = Trainer(max_epochs=1, **quiet)  # type: ignore[arg-type]
-        trainer.fit(model, datamodule=data)
-        model.finalise(data)
-        folder = tmp_path / f"{name}-{form}"
-        trainer.save_checkpoint(folder / "model.ckpt", weights_only=True)
-        torch.manual_seed(0)
-        with torch.no_grad():
-            z = model.encode(data.test.x, None, data.test.aux).mean
-            seen = {"x": data.test.x, "aux": data.test.aux}
-            expected = {**seen, "z": z, "mean": model.decode(z).mean, "class": class_path(model)}
-        torch.save(expected, folder / "expected.pt")
-    fresh = subprocess.run([sys.executable, "-c", FRESH_PROCESS, str(tmp_path)], cwd=tmp_path)
+    """Every model, amortised and free, and a predictor, whatever class loads them: one process, as starting is slow."""
+    for name in MODELS:
+        for form in forms(name).keys() & {"amortised", "free"}:
+            data, folder = dataset(name), tmp_path / f"{name}-{form}"
+            model = trained(build(small_spec(name, *FORMS[form]), data.facts), data, folder)
+            test = data.test.all()
+            with torch.no_grad():
+                z = model.encode(test, seen=False).mean
+                mean = model.decode(z, aux=test.aux).mean
+            seen = {"x": test.x, "aux": test.aux, "class": type(model).__name__}
+            torch.save({**seen, "z": z, "mean": mean}, folder / "expected.pt")
+    predictor = trained(linear_gaussian(), linear_data(), tmp_path / "predictor")
+    x = linear_data().test.all().x
+    expected = {"x": x, "mean": predictor.predict(x).mean.detach(), "class": "LinearGaussian"}
+    torch.save(expected, tmp_path / "predictor" / "expected.pt")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    fresh = subprocess.run([sys.executable, "-c", FRESH_PROCESS, str(tmp_path)], cwd=tmp_path, env=environment)
     assert fresh.returncode == 0
 
 
-def class_path(model: Decoder) -> str:
-    return f"{type(model).__module__}.{type(model).__name__}"
+@cache
+def linear_data() -> Given:
+    x = far_curve(24, 4)
+    y = x[:, :2] @ torch.tensor([[1.0, -1.0], [0.5, 2.0]]) + 3
+    data = Given(x, batch_size=12, y=y)
+    data.setup()
+    return data
+
+
+def linear_gaussian() -> Predictor:
+    spec = {"_target_": "tests.models.linear_gaussian.LinearGaussian", "optimizer": spec_of("model=sas")["optimizer"]}
+    torch.manual_seed(0)
+    model: Predictor = build(spec | {"noise": 0.2}, linear_data().facts)
+    return model
+
+
+def test_a_predictor_predicts_the_target_of_its_facts() -> None:
+    model, batch = linear_gaussian().double(), linear_data().train.all()
+    model.check(linear_data().facts)
+    assert batch.y is not None and linear_data().facts.target.size == 2
+    loss, _ = model.objective(batch)
+    prediction = model.predict(batch.x)
+    assert prediction.mean.shape == (24, 2)
+    density = Normal(prediction.mean, 0.2**0.5).log_prob(batch.y.double()).sum()
+    torch.testing.assert_close(loss, -density / (24 * 4), rtol=1e-6, atol=0)
+    loss.backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_a_predictors_mean_over_disjoint_batches_is_its_full_objective() -> None:
+    model, data = linear_gaussian().double(), linear_data()
+    losses = [model.objective(data.train[index]).loss for index in torch.arange(24).split(6)]
+    torch.testing.assert_close(torch.stack(losses).mean(), model.objective(data.train.all()).loss)
+
+
+def test_a_predictor_makes_no_tensor_on_another_device() -> None:
+    model, batch = linear_gaussian().to("meta"), linear_data().train.all().to(torch.device("meta"))
+    assert isinstance(batch, Batch)
+    loss = model.objective(batch).loss
+    loss.backward()
+    assert loss.device.type == "meta" and model.predict(batch.x).mean.device.type == "meta"

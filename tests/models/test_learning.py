@@ -1,11 +1,13 @@
 """How models learn: seeds and rates of every step, phases, and optimisers that evaluate a step several times."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from pytorch_lightning import Callback, Trainer
+from torch import Tensor
 from torch.optim import LBFGS, SGD
 from torch.optim.lr_scheduler import StepLR
 
@@ -14,11 +16,13 @@ from src.models.optimizers import FALL_FROM, Phased, rates_left
 from src.models.phases import Phase
 from src.models.sas import SAS
 from src.models.vae import VAE
-from src.runs.errors import UserError
+from src.runs.errors import NumericalError, UserError
 from src.training.experiment import make_data, make_model
 from src.training.history import History
 from src.training.trainer import make_trainer
 from tests.configs import composed
+from tests.models.builders import Given, built, far_curve, rows
+from tests.models.test_base import sas
 from tests.training.two_phases import OVERRIDES as TWO_PHASES
 
 SMALL = ["dataset.max_train=120", "dataset.max_test=20", "active_set.size=20", "trainer.enable_progress_bar=false"]
@@ -213,3 +217,72 @@ def test_geco_is_rejected_with_optimisers_whose_moments_it_cannot_rescale(optimi
         made(*geco, *optimizer)
     for name in ("adam", "adamw"):
         assert made(*geco, f"optimizer={name}")
+
+
+def noise_of_step(model: Any, step: int, rank: int, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    monkeypatch.setattr(SAS, "global_rank", property(lambda self: rank))
+    torch.manual_seed(123)  # whatever happened before
+    model.seed_step(step)
+    return torch.randn(3)
+
+
+def test_random_numbers_are_a_function_of_seed_step_and_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Given(far_curve(12))
+    places = [(0, 0, 0), (0, 1, 0), (0, 250, 0), (0, 0, 1), (0, 1, 1), (1, 0, 0), (1, 1, 1)]
+    first, again = (
+        [noise_of_step(sas(data, f"seed={seed}"), step, rank, monkeypatch) for seed, step, rank in places]
+        for _ in range(2)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert len({tuple(noise.tolist()) for noise in first}) == len(places)
+
+
+def test_a_step_in_between_has_the_numbers_of_a_run_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Given(far_curve(12))
+    from_start, resumed = sas(data), sas(data)
+    numbers = [noise_of_step(from_start, step, 0, monkeypatch) for step in range(120)]
+    assert torch.equal(noise_of_step(resumed, 117, 0, monkeypatch), numbers[117])
+
+
+def test_a_loss_that_is_no_number_stops_with_the_hyperparameters() -> None:
+    data = Given(far_curve(12))
+    model = sas(data, amortised=False)
+    batch = rows(data)
+    batch.x = batch.x.masked_fill(torch.eye(12, 3, dtype=torch.bool), math.nan)
+    with pytest.raises(NumericalError, match=r"the loss is nan at step 0; hyperparameters: .*outputscale = \["):
+        model.training_step(batch, 0)
+
+
+def test_a_covariance_without_a_factor_stops_with_the_hyperparameters() -> None:
+    data = Given(far_curve(12))
+    model = sas(data, amortised=False)
+    with torch.no_grad():
+        model.latents.mean.weight.fill_(math.nan)
+    with pytest.raises(NumericalError, match=r"no Cholesky factor.*hyperparameters: .*noise = "):
+        model.training_step(rows(data), 0)
+
+
+def test_hyperparameters_are_printed_as_a_person_reads_them() -> None:
+    model = sas(Given(far_curve(12)), noise=0.25)
+    model.kernel.outputscale, model.kernel.base_kernel.lengthscale = 1.5, 0.5
+    text = model.describe_gp()
+    assert text.startswith("hyperparameters: ") and "raw" not in text
+    numbers = dict(part.split(" = ") for part in text.removeprefix("hyperparameters: ").split(", "))
+    values = {name.split(".")[-1]: float(value.strip("[]")) for name, value in numbers.items()}
+    assert values == pytest.approx({"outputscale": 1.5, "lengthscale": 0.5, "noise": 0.25}, rel=1e-5)
+
+
+def test_every_parameter_has_one_rate() -> None:
+    model = built(Given(far_curve(12)), "bayesian_sas", "active_set.size=4", amortised=False)
+    nets, gp, free = model.rates()
+    assert len(nets) == 0 and len(gp) == 3 and len(free) == 2
+    amortised = sas(Given(far_curve(12)))
+    nets, gp, free = amortised.rates()
+    assert len(nets) == 2 and len(gp) == 3 and free == []
+    assert {id(p) for p in [*nets, *gp]} == {id(p) for p in amortised.parameters()}
+
+
+def test_an_unknown_schedule_is_refused() -> None:
+    model = sas(Given(far_curve(12)), "optimizer.schedule=linear")
+    with pytest.raises(UserError, match=r"optimizer\.schedule=linear is none of cosine, late, constant"):
+        model.make_optimizer()

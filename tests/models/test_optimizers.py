@@ -106,7 +106,7 @@ def test_lbfgs_takes_the_sparse_gradients_of_embeddings() -> None:
         return loss
 
     for _ in range(3):
-        optimizer.step(closure)  # type: ignore[arg-type]  # torch takes a tensor too
+        optimizer.step(closure)
     torch.testing.assert_close(embedding.weight.detach(), target, atol=1e-6, rtol=0)
 
 
@@ -126,7 +126,7 @@ def rosenbrock_steps(optimizer: Optimizer, at: Parameter, steps: int) -> Tensor:
         return loss
 
     for _ in range(steps):
-        optimizer.step(closure)  # type: ignore[arg-type]  # torch takes a tensor too
+        optimizer.step(closure)
     return at.detach().clone()
 
 

@@ -5,7 +5,18 @@ import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 from torch.nn.functional import softplus
 
-from src.models.posterior import Amortised, Free, Kind, Point, build, fit, kl_to_prior, spread_size
+from src.models.posterior import (
+    Amortised,
+    Free,
+    GaussianNet,
+    Kind,
+    Point,
+    build,
+    fit,
+    gaussian,
+    kl_to_prior,
+    spread_size,
+)
 
 KINDS: tuple[Kind, ...] = ("point", "diagonal", "full")
 
@@ -103,9 +114,7 @@ def test_fit_finds_the_exact_posterior_of_a_linear_model() -> None:
     w, noise = 2.0, 0.5
     x = torch.tensor([[1.0], [-2.0], [0.3]], dtype=torch.float64)
     torch.manual_seed(0)
-    q = fit(
-        "diagonal", torch.zeros_like(x), lambda z: -0.5 * ((x - w * z) ** 2).squeeze(1) / noise, steps=3000, lr=0.01
-    )
+    q = fit("diagonal", torch.zeros_like(x), lambda z: -0.5 * ((x - w * z) ** 2).squeeze(1) / noise, steps=800, lr=0.03)
     variance = 1 / (1 + w**2 / noise)
     torch.testing.assert_close(q.mean, variance * w * x / noise, atol=0.02, rtol=0)
     torch.testing.assert_close(q.variance, torch.full_like(x, variance), atol=0.02, rtol=0)
@@ -119,3 +128,75 @@ def test_fit_never_ends_below_its_start() -> None:
 
     fitted = fit("point", start, bumpy, steps=3, lr=10.0).mean
     assert (bumpy(fitted) >= bumpy(start)).all()
+
+
+def test_fit_keeps_the_start_of_single_rows_that_end_worse() -> None:
+    """One row improves much, another worsens a little: each is judged by itself, whatever the sum says."""
+
+    def hill_and_needle(z: torch.Tensor) -> torch.Tensor:
+        hill, needle = -((z[:1] - 5) ** 2), torch.exp(-((100 * z[1:]) ** 2)) + 0.01 * z[1:]
+        return torch.cat([hill, needle]).squeeze(1)
+
+    start = torch.tensor([[0.0], [0.0]])  # the second row stands on the needle, and climbs away from it
+    fitted = fit("point", start, hill_and_needle, steps=20, lr=0.2).mean
+    assert fitted[0] > 1 and fitted[1] == 0
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+def test_fit_without_data_is_the_prior(kind: Kind) -> None:
+    start = torch.full((2, 2), 0.5, dtype=torch.float64)
+    q = fit(kind, start, lambda z: torch.zeros(2, dtype=z.dtype), steps=300, lr=0.05)
+    torch.testing.assert_close(q.mean, torch.zeros_like(start), atol=0.02, rtol=0)
+    torch.testing.assert_close(q.variance, torch.ones_like(start), atol=0.03, rtol=0)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the numbers below the diagonal start at -3 like those of the diagonal; to mend it changes stored numbers",
+)
+def test_fit_starts_without_correlation() -> None:
+    q = fit("full", torch.zeros(1, 2), lambda z: z.sum(1), steps=0, lr=0.05)
+    assert isinstance(q, MultivariateNormal)
+    assert q.covariance_matrix[0, 0, 1] == 0 and q.variance.max() < 0.1
+
+
+def test_rows_are_fitted_independently() -> None:
+    x = torch.tensor([[1.0], [-2.0], [0.3]])
+
+    def log_likelihood(targets: torch.Tensor) -> object:
+        return lambda z: -((targets - z) ** 2).squeeze(1)
+
+    together = fit("point", torch.zeros(3, 1), log_likelihood(x), steps=20, lr=0.05).mean  # type: ignore[arg-type]
+    alone = fit("point", torch.zeros(1, 1), log_likelihood(x[1:2]), steps=20, lr=0.05).mean  # type: ignore[arg-type]
+    torch.testing.assert_close(together[1:2], alone)
+
+
+def test_a_point_samples_itself_and_has_no_variance() -> None:
+    point = Point(torch.randn(3, 2))
+    assert torch.equal(point.rsample(), point.mean) and not point.variance.any()
+
+
+def test_one_net_gives_mean_then_log_variance_within_limits() -> None:
+    net = torch.nn.Linear(1, 4, bias=False)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[1.0], [2.0], [0.5], [-100.0]]))
+    q = GaussianNet(net, (1e-3, 10))(torch.tensor([[1.0], [-1.0], [1e4]]))
+    torch.testing.assert_close(q.mean[:2], torch.tensor([[1.0, 2.0], [-1.0, -2.0]]))
+    expected = torch.tensor([[0.5, -100.0], [-0.5, 100.0], [1e4, -1e6]]).exp().clamp(1e-3, 10)
+    torch.testing.assert_close(q.variance, expected)
+    q.variance.sum().backward()
+    assert net.weight.grad is not None and net.weight.grad.isfinite().all()
+
+
+def test_a_gaussian_is_made_of_its_variance() -> None:
+    q = gaussian(torch.zeros(2, 3), torch.full((2, 3), 4.0))
+    torch.testing.assert_close(q.stddev, torch.full((2, 3), 2.0))
+    assert q.batch_shape == (2,) and q.event_shape == (3,)
+
+
+def test_amortised_rows_do_not_depend_on_their_index_nor_free_ones_on_their_image() -> None:
+    amortised = Amortised("diagonal", 2, lambda outputs: torch.nn.Linear(4, outputs))
+    x = torch.randn(3, 4)
+    assert torch.equal(amortised(x, torch.arange(3)).mean, amortised(x, torch.arange(3) + 5).mean)
+    free = Free("diagonal", 2, 10)
+    assert torch.equal(free(x, torch.arange(3)).mean, free(x + 1, torch.arange(3)).mean)

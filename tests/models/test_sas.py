@@ -1,63 +1,122 @@
-"""SAS-GP and Bayesian SAS-GP as models: what the objective adds to the estimate."""
+"""SAS-GP: Algorithm 1 against densities of dense matrices, its batches and its weights."""
+
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from src.gp.active_set import log_marginal
-from src.models.posterior import kl_to_prior
-from tests.models.builders import Given, built, noisy_curve, rows
+from src.data.batch import Batch
+from src.runs.errors import UserError
+from tests.models.builders import Given, built, far_curve, noisy_curve, rows
+from tests.models.direct import log_density, log_density_of_rest, rbf, set_hyperparameters
 
-
-@pytest.mark.parametrize("posterior", ["diagonal", "full"])
-def test_with_vanishing_variances_and_no_kl_it_is_the_point_model(posterior: str) -> None:
-    data = Given(noisy_curve())
-    point = built(data, "sas", "active_set.size=20", "model.amortised=false")
-    bayesian = built(data, "bayesian_sas", "active_set.size=20", "model.amortised=false", posterior=posterior)
-    with torch.no_grad():
-        bayesian.latents.spread.weight[:, :2] = -60.0
-        bayesian.latents.spread.weight[:, 2:] = 0.0
-    torch.manual_seed(0)
-    parts, expected = bayesian.objective(rows(data)).parts, point.objective(rows(data)).parts
-    for name in ("active", "rest"):
-        torch.testing.assert_close(parts[name], expected[name], rtol=1e-9, atol=0)
+LINEAR = {"_target_": "src.nets.mlp.mlp", "hidden": []}  # z = W x + b
 
 
-def test_the_mean_kl_over_disjoint_batches_is_that_of_all_data() -> None:
-    data = Given(noisy_curve(60))
-    model = built(data, "bayesian_sas", "active_set.size=5")
-    batches = torch.randperm(60).split(20)
-    kl = torch.stack([model.objective(rows(data, *b.tolist())).parts["kl"] for b in batches])
-    full = kl_to_prior(model.encode(data.train.x)).sum() / data.train.x.numel()
-    torch.testing.assert_close(kl.mean(), -full.detach())
+def sas(data: Given, *overrides: str, **arguments: Any) -> Any:
+    return set_hyperparameters(built(data, "sas", *overrides, encoder=LINEAR, **arguments))
+
+
+def points(model: Any, data: Given, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """Centred observations, their latents and their covariance, by hand."""
+    x = batch.x.double() - data.train.all().x.double().mean(0)
+    if model.latents.free:
+        z = model.latents.mean.weight[batch.index]
+    else:
+        layer = model.latents.mean[1]
+        z = x @ layer.weight.mT + layer.bias
+    k = rbf(model.kernel, z, z) + model.likelihood.noise * torch.eye(len(x))
+    return x, z, k
+
+
+def direct_loss(model: Any, data: Given, batch: Batch, active: int, num_data: int) -> Tensor:
+    """-(log p(x_A) + (N - A) / (B - A) sum_rest log p(x_n | x_A)) / (N D)."""
+    x, _, k = points(model, data, batch)
+    weight = (num_data - active) / (len(x) - active)
+    estimate = log_density(x[:active], k[:active, :active]) + weight * log_density_of_rest(x, k, active)
+    return -estimate / (num_data * x.shape[1])
+
+
+@pytest.mark.parametrize("amortised", [True, False])
+def test_the_loss_is_algorithm_1_and_over_disjoint_batches_the_mean_of_their_own_values(amortised: bool) -> None:
+    """Every batch has an active set of its own, so the mean is that of the batches' direct values, not of one value."""
+    data = Given(far_curve(12), batch_size=6)
+    model = sas(data, "active_set.size=3", amortised=amortised)
+    batches = [rows(data, *index) for index in ([3, 1, 4, 0, 5, 9], [2, 6, 10, 8, 7, 11])]
+    losses = [model.objective(batch).loss for batch in batches]
+    direct = [direct_loss(model, data, batch, 3, 12) for batch in batches]
+    torch.testing.assert_close(losses, direct)
+    torch.testing.assert_close(torch.stack(losses).mean(), torch.stack(direct).mean())
+    assert not torch.allclose(losses[0], losses[1], rtol=1e-3)
+
+
+def test_the_terms_scale_with_the_number_of_data() -> None:
+    """In nats log p(x_A) stays, and the rest counts N - A times its mean."""
+    x, batch = far_curve(12), Batch.of(far_curve(12)[:6])
+    parts = {}
+    for num_data in (12, 24):
+        model = sas(Given(x, batch_size=6, told={"num_train": num_data}), "active_set.size=3")
+        parts[num_data] = {name: num_data * part for name, part in model.objective(batch).parts.items()}
+    torch.testing.assert_close(parts[24]["active"], parts[12]["active"])
+    torch.testing.assert_close(parts[24]["rest"], (24 - 3) / (12 - 3) * parts[12]["rest"])
+
+
+def test_pixels_that_are_repeated_do_not_change_the_loss_per_value() -> None:
+    x = far_curve(12)
+    model = sas(Given(x), "active_set.size=4", amortised=False)
+    tiled = sas(Given(x.repeat(1, 3)), "active_set.size=4", amortised=False)
+    tiled.latents.load_state_dict(model.latents.state_dict())
+    expected = model.objective(Batch.of(x))
+    torch.testing.assert_close(tiled.objective(Batch.of(x.repeat(1, 3))).loss, expected.loss)
 
 
 def test_the_loss_is_minus_the_exact_evidence_with_one_point_left_out() -> None:
     """In nats per observed value, of the centred data."""
     data = Given(noisy_curve(30))
-    model = built(data, "sas", "active_set.size=29")
-    x, z = model.centred(data.train.x), model.encode(data.train.x).mean
-    exact = log_marginal(x, z, model.kernel, model.likelihood.noise)
-    torch.testing.assert_close(model.objective(rows(data)).loss, -exact / x.numel())
+    model = sas(data, "active_set.size=29")
+    x, _, k = points(model, data, rows(data))
+    torch.testing.assert_close(model.objective(rows(data)).loss, -log_density(x, k) / x.numel())
+
+
+def test_the_random_form_is_the_one_of_its_draw() -> None:
+    """N / r sum_{n in rest} log p(x_n | x_A), with r the next number of the generator and A the first N - r points."""
+    data = Given(far_curve(8))
+    model = sas(data, "active_set=random")
+    x, _, k = points(model, data, rows(data))
+    sizes = set()
+    for seed in range(12):
+        torch.manual_seed(seed)
+        rest = int(torch.randint(1, 9, ()))
+        torch.manual_seed(seed)
+        expected = -8 / rest * log_density_of_rest(x, k, 8 - rest) / x.numel()
+        torch.testing.assert_close(model.objective(rows(data)).loss, expected)
+        sizes.add(rest)
+    assert len(sizes) > 4
 
 
 def test_the_random_form_is_unbiased_as_a_model() -> None:
     """Its mean over many steps is the exact evidence, within four standard errors."""
     data = Given(noisy_curve(12))
-    model = built(data, "sas", "active_set=random")
-    x, z = model.centred(data.train.x), model.encode(data.train.x).mean
-    exact = log_marginal(x, z, model.kernel, model.likelihood.noise)
+    model = sas(data, "active_set=random")
+    x, _, k = points(model, data, rows(data))
     torch.manual_seed(0)
     with torch.no_grad():
-        losses = torch.stack([model.objective(rows(data, *torch.randperm(12).tolist())).loss for _ in range(3000)])
-    error = losses.mean() + exact / x.numel()
+        losses = torch.stack([model.objective(rows(data, *torch.randperm(12).tolist())).loss for _ in range(800)])
+    error = losses.mean() + log_density(x, k).detach() / x.numel()
     assert abs(error) < 4 * losses.std() / len(losses) ** 0.5
 
 
-def test_predicted_variance_is_a_variance() -> None:
-    """The sd of the decoded Normal is the root of the GP's predictive variance."""
-    data = Given(noisy_curve())
-    model = built(data, "sas", "active_set.size=20")
-    z = torch.zeros(3, 2, dtype=torch.float64)
-    mean, variance = model.given().predict(z)
-    torch.testing.assert_close(model.decode(z).variance[:, 0], variance)
-    torch.testing.assert_close(model.decode(z).mean, mean + model.data_mean)
+@pytest.mark.parametrize(
+    ("override", "batch_size", "reason"),
+    [
+        ("active_set.size=6", 6, r"active_set\.size=6 must be at least 1 and smaller than the batch of 6"),
+        ("active_set.size=0", 6, r"active_set\.size=0 must be at least 1"),
+        ("active_set=random", 6, r"active_set=random needs all 12 points in every batch"),
+        ("model.posterior=diagonal", None, r"model\.posterior=diagonal does not fit SAS: point"),
+    ],
+)
+def test_what_cannot_work_is_refused(override: str, batch_size: int | None, reason: str) -> None:
+    key = override if "posterior" not in override else f"+{override}"
+    with pytest.raises(UserError, match=reason):
+        sas(Given(far_curve(12), batch_size), key)

@@ -7,16 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from src.models.posterior import GaussianNet
-from src.nets.convolutional import ELUDecoder, ELUEncoder, UpConv2d
-from src.nets.mlp import TanhDecoder, mlp_decoder, tanh_encoder
+from src.nets.convolutional import ELUDecoder, ELUEncoder, UpConv2d, conv, planes
 from src.runs.errors import UserError
-
-
-def sizes(net: nn.Module) -> list[int]:
-    """The number of parameters of each layer that has some."""
-    layers = [layer for layer in net.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
-    return [sum(p.numel() for p in layer.parameters()) for layer in layers]
+from tests.nets.layers import sizes
 
 
 def test_the_nets_for_mnist_have_the_published_layers() -> None:
@@ -69,22 +62,43 @@ def test_what_is_too_small_or_no_image_is_refused(shape: tuple[int, ...]) -> Non
         ELUEncoder(shape, 6)
 
 
-def test_the_nets_for_the_ball_are_as_published() -> None:
-    encoder, decoder = tanh_encoder((1, 32, 32), 4), TanhDecoder((1, 32, 32), 2)
-    assert sizes(encoder) == [1025 * 500, 501 * 4] and sizes(decoder) == [3 * 500, 501 * 1024]
-    assert encoder(torch.rand(2, 1, 32, 32)).shape == (2, 4) and decoder(torch.rand(2, 2)).shape == (2, 1, 32, 32)
-    first = encoder.layers[0].weight.detach()  # type: ignore[union-attr, index]
-    assert first.abs().max() <= 2 / math.sqrt(1024) and first.std().item() == pytest.approx(0.88 / 32, rel=0.02)
+def test_a_condition_reaches_the_planes_and_the_features() -> None:
+    """Of the encoder and of the decoder, number by number: with one of the two places cut the answer still changes."""
+    torch.manual_seed(0)
+    encoder, decoder = ELUEncoder((1, 15, 15), 3, conditions=2), ELUDecoder((1, 15, 15), 4, conditions=2)
+    x, z, told = torch.rand(1, 1, 15, 15), torch.rand(1, 4), torch.rand(1, 2, requires_grad=True)
+    with torch.no_grad():
+        encoder.head.weight[:, -2:] = 0
+        decoder.dense.weight[:, -2:] = 0
+    for answer in (encoder(x, told), decoder(z, told)):
+        (gradient,) = torch.autograd.grad(answer.square().sum(), told)
+        assert gradient.all()
+    constant = planes(torch.tensor([[2.0, 3.0]]), 2, 3)
+    assert constant.shape == (1, 2, 2, 3) and (constant[0, 0] == 2).all() and (constant[0, 1] == 3).all()
 
 
-def test_the_mirrored_decoder_has_the_shape_of_the_data() -> None:
-    assert mlp_decoder((3, 4, 5), 2)(torch.rand(7, 2)).shape == (7, 3, 4, 5)
+def test_the_encoder_halves_with_stride_2_without_padding() -> None:
+    """28 -> 13 -> 6 -> 2 pixels, with ELU between them."""
+    torch.manual_seed(0)
+    encoder = ELUEncoder((1, 28, 28), 5)
+    x = torch.rand(2, 1, 28, 28)
+    features = x
+    for layer in encoder.convolutions:
+        if isinstance(layer, nn.Conv2d):
+            features = functional.elu(functional.conv2d(features, layer.weight, layer.bias, stride=2))
+    assert features.shape == (2, 8, 2, 2)
+    expected = functional.linear(features.flatten(1), encoder.head.weight, encoder.head.bias)
+    torch.testing.assert_close(encoder(x), expected)
 
 
-def test_variances_stay_within_limits_with_finite_gradients() -> None:
-    net = nn.Linear(1, 2, bias=False)
-    nn.init.ones_(net.weight)
-    q = GaussianNet(net, (1e-3, 10))(torch.tensor([[-1e4], [0.0], [1e4]]))
-    torch.testing.assert_close(q.variance[:, 0], torch.tensor([1e-3, 1.0, 10.0]))
-    q.variance.sum().backward()
-    assert net.weight.grad is not None and net.weight.grad.isfinite().all()
+def test_weights_start_as_in_keras() -> None:
+    """Uniform within sqrt(6 / (inputs + outputs)) of a layer, and no bias."""
+    torch.manual_seed(0)
+    dense = ELUDecoder((1, 28, 28), 16).dense
+    limit = math.sqrt(6 / (16 + 128))
+    assert not dense.bias.any() and 0.95 * limit < dense.weight.abs().max() <= limit
+
+
+def test_the_small_encoder_halves_the_image_layer_by_layer() -> None:
+    net = conv((1, 28, 28), 2)
+    assert sizes(net) == [9 * 32 + 32, 9 * 32 * 64 + 64, 7 * 7 * 64 * 256 + 256, 256 * 2 + 2]

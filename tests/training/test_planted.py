@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.planting import FOUND, Mistake, outcome
+from tests.planting import FOUND, Mistake, cases, outcome
 from tests.training.planted import PLANTED
 
 
-@pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", cases(PLANTED))
 def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
     assert outcome(mistake) == FOUND

@@ -1,0 +1,186 @@
+"""Likelihoods: their expectations against integrals, and values that were not observed."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.special import expit, log_expit
+from scipy.stats import norm
+from torch import Tensor
+
+from src.data.facts import Facts
+from src.models.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, likelihood_of, masked_log_prob
+from src.runs.errors import UserError
+
+MEANS, VARIANCES = torch.tensor([-2.0, 0.3, 4.0]).double(), torch.tensor([0.2, 1.5, 6.0]).double()
+LIKELIHOODS = {"gaussian": Gaussian(0.3), "fixed": Gaussian(0.3, learned=False), "bernoulli": Bernoulli()}
+BITS = torch.tensor([1.0, 0.0, 1.0]).double()
+
+
+def integral(function: Callable[[float], float], mean: float, variance: float) -> float:
+    """E[function(f)] under N(mean, variance)."""
+    sd = math.sqrt(variance)
+    return float(quad(lambda f: function(f) * norm.pdf(f, mean, sd), mean - 12 * sd, mean + 12 * sd, epsabs=1e-12)[0])
+
+
+def log_density(name: str, x: float, f: float) -> float:
+    """log p(x | f) by scipy."""
+    if name == "bernoulli":
+        return float(log_expit(f) if x == 1 else log_expit(-f))
+    return float(norm.logpdf(x, f, math.sqrt(0.3)))
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_the_density_of_a_value_is_that_of_scipy(name: str) -> None:
+    likelihood = LIKELIHOODS[name].double()
+    expected = [log_density(name, x, f) for x, f in zip(BITS.tolist(), MEANS.tolist(), strict=True)]
+    np.testing.assert_allclose(likelihood.log_prob(BITS, MEANS).detach(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_the_expected_density_is_an_integral(name: str) -> None:
+    likelihood = LIKELIHOODS[name].double()
+    values = zip(BITS.tolist(), MEANS.tolist(), VARIANCES.tolist(), strict=True)
+    expected = [integral(lambda f, x=x: log_density(name, x, f), m, v) for x, m, v in values]  # type: ignore[misc]
+    answer = likelihood.expected_log_prob(BITS, MEANS, VARIANCES).detach()
+    np.testing.assert_allclose(answer, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_the_predictive_density_is_an_integral(name: str) -> None:
+    likelihood = LIKELIHOODS[name].double()
+    values = zip(BITS.tolist(), MEANS.tolist(), VARIANCES.tolist(), strict=True)
+    expected = [math.log(integral(lambda f, x=x: math.exp(log_density(name, x, f)), m, v)) for x, m, v in values]  # type: ignore[misc]
+    answer = likelihood.predictive(MEANS, VARIANCES).log_prob(BITS).detach()
+    np.testing.assert_allclose(answer, expected, rtol=1e-5)
+
+
+def test_gaussian_moments_are_variances_not_sds() -> None:
+    likelihood = Gaussian(0.3).double()
+    torch.testing.assert_close(likelihood.given(MEANS).variance, torch.full((3,), 0.3).double(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(likelihood.predictive(MEANS, VARIANCES).variance, VARIANCES + 0.3, rtol=1e-6, atol=0)
+    torch.testing.assert_close(likelihood.predictive(MEANS, VARIANCES).mean, MEANS)
+
+
+def test_a_bits_mean_is_its_probability() -> None:
+    torch.testing.assert_close(Bernoulli().given(MEANS).mean, torch.from_numpy(expit(MEANS.numpy())))
+    expected = [integral(expit, m, v) for m, v in zip(MEANS.tolist(), VARIANCES.tolist(), strict=True)]
+    np.testing.assert_allclose(Bernoulli().predictive(MEANS, VARIANCES).mean, expected, rtol=1e-6)
+
+
+def logits() -> tuple[Tensor, Tensor, Tensor]:
+    """Means and variances [2, 3] of the logits of two points, and their classes."""
+    mean = torch.tensor([[0.5, -1.0, 2.0], [0.0, 3.0, -0.5]]).double()
+    return mean, torch.tensor([[0.3, 1.0, 0.1], [2.0, 0.2, 0.5]]).double(), torch.tensor([2, 0])
+
+
+def test_a_class_has_the_probability_of_its_softmax() -> None:
+    mean, _, classes = logits()
+    weights = np.exp(mean.numpy())
+    expected = np.log(weights[[0, 1], classes] / weights.sum(1))
+    np.testing.assert_allclose(Categorical().log_prob(classes, mean), expected, rtol=1e-12)
+
+
+def test_expectations_of_classes_are_those_of_many_samples() -> None:
+    """The likelihood's own 256 samples scatter: their mean over many calls is compared."""
+    mean, variance, classes = logits()
+    rng = np.random.default_rng(0)
+    f = mean.numpy() + np.sqrt(variance.numpy()) * rng.standard_normal((400_000, 2, 3))
+    log_softmax = f - np.log(np.exp(f).sum(-1, keepdims=True))
+    torch.manual_seed(0)
+    predicted = torch.stack([Categorical().predictive(mean, variance).probs for _ in range(300)]).mean(0)
+    np.testing.assert_allclose(predicted, np.exp(log_softmax).mean(0), atol=4e-3)
+    expected = torch.stack([Categorical().expected_log_prob(classes, mean, variance) for _ in range(300)]).mean(0)
+    np.testing.assert_allclose(expected, log_softmax.mean(0)[[0, 1], classes], atol=1.5e-2)
+
+
+def test_expectations_of_classes_have_gradients_in_mean_and_variance() -> None:
+    mean, variance, classes = logits()
+    mean.requires_grad_()
+    variance.requires_grad_()
+    torch.manual_seed(0)
+    Categorical().expected_log_prob(classes, mean, variance).sum().backward()
+    assert mean.grad is not None and mean.grad.all() and variance.grad is not None and variance.grad.all()
+
+
+MASK = torch.tensor([True, False, True])
+
+
+def of_function(likelihood: Likelihood, x: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
+    return likelihood.log_prob(x, f, mask)
+
+
+def of_moments(likelihood: Likelihood, x: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
+    return likelihood.expected_log_prob(x, f, VARIANCES[: len(x)] if mask is not None else VARIANCES[MASK], mask)
+
+
+@pytest.mark.parametrize("density", [of_function, of_moments])
+@pytest.mark.parametrize("hidden", [math.nan, math.inf, 7.0])
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_a_hidden_value_adds_nothing_and_has_no_gradient(
+    name: str, hidden: float, density: Callable[[Likelihood, Tensor, Tensor, Tensor | None], Tensor]
+) -> None:
+    """Whatever stands behind the mask: the sum is that of the data without the value, and so is every gradient."""
+    likelihood, x = LIKELIHOODS[name].double(), BITS.clone()
+    x[1] = hidden
+    f = MEANS.clone().requires_grad_()
+    answer = density(likelihood, x, f, MASK)
+    assert answer[1].item() == 0
+    parameters = [f, *likelihood.parameters()]
+    gradients = torch.autograd.grad(answer.sum(), parameters)
+    assert gradients[0][1].item() == 0 and all(g.isfinite().all() for g in gradients)
+    removed = MEANS[MASK].clone().requires_grad_()
+    expected = density(likelihood, BITS[MASK], removed, None)
+    torch.testing.assert_close(answer.sum(), expected.sum())
+    wanted = torch.autograd.grad(expected.sum(), [removed, *likelihood.parameters()])
+    torch.testing.assert_close(gradients[0][MASK], wanted[0])
+    torch.testing.assert_close(gradients[1:], wanted[1:])
+
+
+def test_a_hidden_class_adds_nothing() -> None:
+    mean, variance, classes = logits()
+    mean.requires_grad_()
+    mask = torch.tensor([False, True])
+    hidden = torch.tensor([-1, 0])  # no class at all
+    for answer in (
+        Categorical().log_prob(hidden, mean, mask),
+        Categorical().expected_log_prob(hidden, mean, variance, mask),
+    ):
+        (gradient,) = torch.autograd.grad(answer.sum(), mean)
+        assert answer[0].item() == 0 and (gradient[0] == 0).all() and gradient[1].all()
+    torch.testing.assert_close(Categorical().log_prob(hidden, mean, mask)[1], Categorical().log_prob(classes, mean)[1])
+
+
+def test_a_mask_that_hides_nothing_changes_nothing() -> None:
+    p = Gaussian(0.3).double().given(MEANS)
+    assert torch.equal(masked_log_prob(p, BITS, torch.ones(3, dtype=torch.bool)), masked_log_prob(p, BITS, None))
+
+
+def test_a_fixed_noise_has_no_parameter_and_a_learned_one_has_one() -> None:
+    fixed, learned = Gaussian(0.02, learned=False), Gaussian(0.02)
+    assert fixed.noise == 0.02 and list(fixed.parameters()) == [] and fixed.state_dict() == {}
+    assert learned.noise.item() == pytest.approx(0.02) and len(list(learned.parameters())) == 1
+    assert fixed.given(torch.zeros(2)).stddev.tolist() == pytest.approx([0.02**0.5] * 2)
+    learned.log_prob(torch.ones(2), torch.zeros(2)).sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in learned.parameters())
+
+
+def test_grey_values_are_no_bits() -> None:
+    grey, bits = (Facts((4,), 10, 5, binary=binary) for binary in (False, True))
+    with pytest.raises(UserError, match=r"model\.likelihood=bernoulli needs binary values"):
+        Bernoulli().check(grey)
+    Bernoulli().check(bits)
+    Gaussian().check(grey)
+
+
+def test_likelihoods_have_names_and_metrics_that_do_not_mix() -> None:
+    gaussian = likelihood_of("gaussian", 0.2)
+    assert isinstance(gaussian, Gaussian) and gaussian.noise.item() == pytest.approx(0.2)
+    assert isinstance(likelihood_of("bernoulli", 0.2), Bernoulli)
+    assert isinstance(likelihood_of("categorical", 0.2), Categorical)
+    assert Gaussian.score == "nlpd" and Bernoulli.score == Categorical.score == "nlp"
+    with pytest.raises(UserError, match=r"model\.likelihood=poisson is none of gaussian, bernoulli, categorical"):
+        likelihood_of("poisson", 0.2)
