@@ -8,16 +8,16 @@ from src.data.batch import Batch
 from src.data.facts import Facts
 from src.models.base import Predictor, Terms
 from src.models.likelihoods import Gaussian
-from src.models.options import LearningOptions, LikelihoodOptions
+from src.models.options import LearningOptions
 
 
 class LinearGaussian(Predictor):
     """Linear regression with a Gaussian likelihood, fitted by the training like any other model."""
 
-    def __init__(self, facts: Facts, likelihood: LikelihoodOptions, learning: LearningOptions) -> None:
+    def __init__(self, facts: Facts, learning: LearningOptions, noise: float = 0.1) -> None:
         super().__init__(facts, learning)
         self.net = nn.Sequential(nn.Flatten(), nn.Linear(int(torch.tensor(facts.shape).prod()), facts.target.size))
-        self.likelihood: Gaussian = Gaussian(likelihood.noise)
+        self.likelihood: Gaussian = Gaussian(noise)
 
     def objective(self, batch: Batch) -> Terms:
         """-(N / B) sum_n log p(y_n | x_n), for each observed value."""
