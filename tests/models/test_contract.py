@@ -25,6 +25,7 @@ from src.models.posterior import Amortised, Free
 from src.runs.errors import UserError
 from src.runs.specs import find_class
 from tests.models.builders import Given, far_curve, first_batch, rows, spec_of
+from tests.models.direct import slopes
 
 ROOT = Path(conf.__file__).parents[1]
 MODELS = sorted(file.stem for file in (Path(conf.__file__).parent / "model").glob("*.yaml"))
@@ -191,6 +192,11 @@ def test_float64_by_one_switch(model: LatentModel, data: DataModule) -> None:
         few = rows(data, 2, 9)
         q = model.encode(few, seen=True)
         assert q.mean.dtype == model.decode(q.mean, aux=few.aux).mean.dtype == torch.float64
+
+
+def test_the_gradient_is_the_slope_of_the_loss(model: LatentModel, data: DataModule) -> None:
+    by_gradient, by_values = slopes(model.double(), first_batch(data))
+    assert by_gradient == pytest.approx(by_values, rel=1e-3, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
