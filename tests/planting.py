@@ -86,7 +86,7 @@ def try_mistake(mistake: Mistake) -> None:
     """In a process of its own: run the test file on the source with the mistake, and exit with pytest's code."""
     sys.meta_path.insert(0, PlantedFinder(mistake))
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins that are imported already would make pytest warn
-    options = ["-x", "-q", "-p", "no:cacheprovider"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain", "--tb=no"]  # nobody reads what it prints
     os._exit(OFFSET + int(pytest.main([*options, str(ROOT / mistake.test)])))
 
 

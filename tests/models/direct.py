@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
+from src.data.batch import Batch
+
 
 def set_hyperparameters(model: Any, noise: float | None = 0.3) -> Any:
     """A model whose kernel and noise have values that no slip leaves as they are."""
@@ -105,3 +107,26 @@ def sparse_posterior(
 def with_jitter(k: Tensor, relative: float = 1e-7) -> Tensor:
     """The covariance of inducing values, with the jitter that the models document."""
     return k + relative * k.diagonal().mean() * torch.eye(len(k))
+
+
+def slopes(model: Any, batch: Batch, step: float = 1e-6) -> tuple[float, float]:
+    """The slope of the loss in a random direction of all parameters, by the gradient and by two values of the loss."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    generator = torch.Generator().manual_seed(0)
+    direction = [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in parameters]
+
+    def loss_at(distance: float) -> Tensor:
+        with torch.no_grad():
+            for parameter, towards in zip(parameters, direction, strict=True):
+                parameter.add_(distance * towards)
+        torch.manual_seed(0)
+        loss: Tensor = model.objective(batch).loss
+        return loss
+
+    loss_at(0).backward()
+    by_gradient = sum(
+        (p.grad.to_dense() * d).sum().item() for p, d in zip(parameters, direction, strict=True) if p.grad is not None
+    )
+    above, below = loss_at(step).item(), loss_at(-2 * step).item()
+    loss_at(step)
+    return by_gradient, (above - below) / (2 * step)

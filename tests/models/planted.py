@@ -686,7 +686,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         TEST_SVGP_VAE,
     ),
     (
-        "inducing points not in float64",
+        "inducing points without gradient",
         SVGP_VAE,
         "covariance(self.kernel, inputs, self.inducing.double())",
         "covariance(self.kernel, inputs, self.inducing.detach().double())",

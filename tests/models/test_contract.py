@@ -24,7 +24,9 @@ from src.models.base import LatentModel, Model, Predictor, build
 from src.models.posterior import Amortised, Free
 from src.runs.aliases import find_class
 from src.runs.errors import UserError
-from tests.models.builders import Given, far_curve, first_batch, rows, spec_of
+from tests.models.builders import Given, far_curve, first_batch, rows, spec_of, started
+from tests.models.direct import slopes
+from tests.models.rotated import small_rotated_mnist
 
 ROOT = Path(conf.__file__).parents[1]
 MODELS = sorted(file.stem for file in (Path(conf.__file__).parent / "model").glob("*.yaml"))
@@ -191,6 +193,27 @@ def test_float64_by_one_switch(model: LatentModel, data: DataModule) -> None:
         few = rows(data, 2, 9)
         q = model.encode(few, seen=True)
         assert q.mean.dtype == model.decode(q.mean, aux=few.aux).mean.dtype == torch.float64
+
+
+def test_the_gradient_is_the_slope_of_the_loss(model: LatentModel, data: DataModule) -> None:
+    by_gradient, by_values = slopes(model.double(), first_batch(data))
+    assert by_gradient == pytest.approx(by_values, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["cvae", "gp_vae", "svgp_vae"])
+def test_views_train_with_the_published_nets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of conf/pair on rotated digits in small: every parameter has a gradient that is not 0."""
+    data = small_rotated_mnist(monkeypatch, "full" if name == "gp_vae" else 60)
+    model = started(data, f"model={name}", "dataset=rotated_mnist")
+    model.objective(first_batch(data)).loss.backward()
+    without = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert without == (["likelihood.learned.noise_covar.raw_noise"] if name == "svgp_vae" else [])  # GECO keeps it
+    model.finalise(data)
+    test = data.test.all()
+    assert test.aux is not None
+    with torch.no_grad():
+        made = model.decode(model.generate(test.aux).mean, aux=test.aux).mean
+    assert made.shape == test.x.shape and made.isfinite().all()
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -68,6 +68,17 @@ def test_the_answers_are_in_the_order_of_the_batch() -> None:
         torch.testing.assert_close(q.variance[own], alone.variance)
 
 
+def test_a_frame_alone_is_its_pseudo_observation_times_the_prior() -> None:
+    """Precisions add up: the prior has variance 1."""
+    model, batch = of_videos()
+    assert batch.aux is not None
+    alone = Batch.of(batch.x[:1], batch.aux[:1])
+    y, s2 = pseudo_observations(model, alone.x.double())
+    q, _, _ = model.posterior(alone)
+    torch.testing.assert_close(1 / q.variance, 1 + 1 / s2)
+    torch.testing.assert_close(q.mean, y / s2 * q.variance)
+
+
 def test_videos_of_unequal_length_have_gradients() -> None:
     """The root of the weight of an absent frame, which is 0, has an infinite slope: it must meet no gradient."""
     model, batch = of_videos()

@@ -140,6 +140,13 @@ def test_a_hidden_value_adds_nothing_and_has_no_gradient(
     torch.testing.assert_close(gradients[1:], wanted[1:])
 
 
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_a_hidden_value_adds_nothing_even_where_the_function_is_infinite(name: str) -> None:
+    f = torch.tensor([-2.0, math.inf, 4.0]).double()
+    answer = LIKELIHOODS[name].double().log_prob(BITS, f, MASK)
+    torch.testing.assert_close(answer.sum(), LIKELIHOODS[name].log_prob(BITS[MASK], f[MASK]).sum())
+
+
 def test_a_hidden_class_adds_nothing() -> None:
     mean, variance, classes = logits()
     mean.requires_grad_()

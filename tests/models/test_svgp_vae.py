@@ -33,6 +33,7 @@ from tests.models.direct import (
     pseudo_observations,
     rbf,
     set_hyperparameters,
+    slopes,
     sparse_posterior,
     with_jitter,
 )
@@ -214,6 +215,15 @@ def test_gradients_reach_everything(geco: float | None) -> None:
     assert batch.aux is not None
     seen = model.aux.vectors.grad.any(1)
     assert set(seen.nonzero().flatten().tolist()) == set(batch.aux[:, 0].long().tolist())
+
+
+@pytest.mark.parametrize("geco", [0.02, None])
+def test_the_gradient_is_the_slope_of_the_loss(geco: float | None) -> None:
+    """Of the inducing points too, which enter through two covariances."""
+    data = little_views(batch_size=4)
+    model = of_views(data, geco=geco)
+    by_gradient, by_values = slopes(model, rows(data, 0, 5, 2, 9))
+    assert by_gradient == pytest.approx(by_values, rel=1e-5)
 
 
 def test_geco_sets_the_noise_of_a_pixel_and_keeps_it() -> None:
