@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, Normal
 from torch.nn import Parameter
 
 from src.data.batch import Batch, Split
@@ -170,6 +170,11 @@ class LatentModel(Model, ABC):
     def uncentred(self, mean: Tensor) -> Tensor:
         """Centred rows [B, D] as observations [B, *shape]."""
         return (mean + self.data_mean).unflatten(1, self.shape)
+
+    def normal(self, mean: Tensor, variance: Tensor) -> Normal:
+        """Observations [B, *shape] from centred means [B, D] and one variance per point [B]."""
+        scale = variance.sqrt().view(-1, *[1] * len(self.shape))
+        return Normal(self.uncentred(mean), scale, validate_args=False)
 
     def row_parameters(self) -> list[Parameter]:
         """Free latents."""

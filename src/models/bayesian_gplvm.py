@@ -134,9 +134,7 @@ class BayesianGPLVM(LatentModel):
 
     def decode(self, z: Tensor, given: SparseGP | None = None, aux: Tensor | None = None) -> Normal:
         """The predictive distribution at z."""
-        mean, variance = (given or self.given()).predict(z)
-        scale = variance.sqrt().view(-1, *[1] * len(self.shape))
-        return Normal(self.uncentred(mean), scale, validate_args=False)
+        return self.normal(*(given or self.given()).predict(z))
 
     def gp_parameters(self) -> list[Parameter]:
         """Inducing inputs and q(u) belong to the GP."""

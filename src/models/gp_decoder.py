@@ -57,6 +57,4 @@ class GPDecoder(LatentModel, ABC):
 
     def decode(self, z: Tensor, given: ActiveSet | None = None, aux: Tensor | None = None) -> Normal:
         """p(x | x_A, z), Eq. 5 of the SAS paper."""
-        mean, variance = (given or self.given()).predict(z)
-        scale = variance.sqrt().view(-1, *[1] * len(self.shape))
-        return Normal(self.uncentred(mean), scale, validate_args=False)
+        return self.normal(*(given or self.given()).predict(z))

@@ -13,7 +13,7 @@ from src.data.module import DataModule
 from src.models.auxiliary import Auxiliary
 from src.models.base import LatentModel, Terms
 from src.models.likelihoods import likelihood_of
-from src.models.options import AutoencoderOptions, LearningOptions, LikelihoodOptions, PriorOptions
+from src.models.options import GPPriorOptions, LearningOptions
 from src.models.posterior import GaussianNet, Kind, gaussian
 from src.runs.specs import make
 
@@ -33,21 +33,14 @@ class GPPriorVAE(LatentModel, ABC):
     posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal",)
     latents: GaussianNet
 
-    def __init__(
-        self,
-        facts: Facts,
-        nets: AutoencoderOptions,
-        prior: PriorOptions,
-        pixels: LikelihoodOptions,
-        learning: LearningOptions,
-    ) -> None:
-        super().__init__(facts, learning, nets.latent_dim)
-        encoder = make(nets.encoder, shape=facts.shape, outputs=2 * nets.latent_dim)
-        self.latents = GaussianNet(encoder, nets.variance_range)
-        self.decoder = make(nets.decoder, shape=facts.shape, inputs=nets.latent_dim)
-        self.kernel = make(prior.kernel)
-        self.aux: Auxiliary = make(prior.aux, facts=facts, latent_dim=nets.latent_dim)
-        self.likelihood = likelihood_of(pixels.likelihood, pixels.noise)
+    def __init__(self, facts: Facts, vae: GPPriorOptions, learning: LearningOptions) -> None:
+        super().__init__(facts, learning, vae.latent_dim)
+        encoder = make(vae.encoder, shape=facts.shape, outputs=2 * vae.latent_dim)
+        self.latents = GaussianNet(encoder, vae.variance_range)
+        self.decoder = make(vae.decoder, shape=facts.shape, inputs=vae.latent_dim)
+        self.kernel = make(vae.kernel)
+        self.aux: Auxiliary = make(vae.aux, facts=facts, latent_dim=vae.latent_dim)
+        self.likelihood = likelihood_of(vae.likelihood, vae.noise)
 
     @abstractmethod
     def infer(self, inputs: Tensor, rows: Tensor, y: Tensor, weight: Tensor) -> Inferred:

@@ -12,7 +12,7 @@ from src.data.module import DataModule
 from src.gp.exact import exact_posterior
 from src.gp.kernels import covariance
 from src.models.gp_prior import GPPriorVAE, Inferred
-from src.models.options import AutoencoderOptions, LearningOptions, LikelihoodOptions, PriorOptions
+from src.models.options import GPPriorOptions, LearningOptions
 from src.models.posterior import gaussian
 from src.runs.errors import UserError
 
@@ -30,15 +30,8 @@ class GPVAE(GPPriorVAE):
     known_y: Tensor  # [N, L]
     known_weight: Tensor  # [N, L], 0 before the end of training
 
-    def __init__(
-        self,
-        facts: Facts,
-        nets: AutoencoderOptions,
-        prior: PriorOptions,
-        pixels: LikelihoodOptions,
-        learning: LearningOptions,
-    ) -> None:
-        super().__init__(facts, nets, prior, pixels, learning)
+    def __init__(self, facts: Facts, vae: GPPriorOptions, learning: LearningOptions) -> None:
+        super().__init__(facts, vae, learning)
         num_kept = 0 if self.aux.grouped else facts.num_train
         self.register_buffer("known_inputs", torch.zeros(num_kept, self.aux.size))
         self.register_buffer("known_y", torch.zeros(num_kept, self.latent_dim))

@@ -38,7 +38,7 @@ class GPOptions:
     noise: float = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AutoencoderOptions:
     """The nets of a VAE whose encoder gives mean and variance in one."""
 
@@ -48,20 +48,14 @@ class AutoencoderOptions:
     variance_range: Sequence[float] = (1e-10, 1e10)  # of the encoder
 
 
-@dataclass(frozen=True)
-class PriorOptions:
-    """A GP prior on latents: its kernel, and what the latents are functions of."""
+@dataclass(frozen=True, kw_only=True)
+class GPPriorOptions(AutoencoderOptions):
+    """A VAE whose latents are GPs: their kernel and what they are functions of, and the likelihood of the pixels."""
 
     kernel: Spec
     aux: Spec
-
-
-@dataclass(frozen=True)
-class LikelihoodOptions:
-    """p(x | f): its kind, and the noise variance that a Gaussian starts from."""
-
     likelihood: str = "gaussian"
-    noise: float = 0.1
+    noise: float = 0.1  # the variance that a Gaussian starts from
 
 
 def arguments(model_class: type, spec: Spec) -> dict[str, Any]:

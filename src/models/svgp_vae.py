@@ -20,7 +20,7 @@ from src.gp.sparse import Statistics, Whitened, optimal_q, prior_factor, statist
 from src.models.base import Terms
 from src.models.gp_prior import GPPriorVAE, Inferred
 from src.models.likelihoods import Gaussian
-from src.models.options import AutoencoderOptions, LearningOptions, LikelihoodOptions, PriorOptions
+from src.models.options import GPPriorOptions, LearningOptions
 from src.models.posterior import gaussian
 from src.runs.errors import UserError
 from src.runs.randomness import stream
@@ -44,14 +44,12 @@ class SVGPVAE(GPPriorVAE):
     def __init__(
         self,
         facts: Facts,
-        nets: AutoencoderOptions,
-        prior: PriorOptions,
-        pixels: LikelihoodOptions,
+        vae: GPPriorOptions,
         learning: LearningOptions,
         num_inducing: int = 32,
         geco: float | None = None,
     ) -> None:
-        super().__init__(facts, nets, prior, pixels, learning)
+        super().__init__(facts, vae, learning)
         self.geco = geco
         if geco is not None:
             if not isinstance(self.likelihood, Gaussian):

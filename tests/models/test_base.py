@@ -72,6 +72,13 @@ def test_free_latents_start_at_whitened_principal_components() -> None:
     torch.testing.assert_close(z.T.cov(), torch.eye(2).double(), rtol=1e-5, atol=1e-5)
 
 
+def test_a_decoded_normal_has_the_mean_of_the_data_and_one_sd_per_point() -> None:
+    model = sas(Given(far_curve(12)))
+    p = model.normal(torch.zeros(2, 3).double(), torch.tensor([4.0, 9.0]).double())
+    torch.testing.assert_close(p.mean, model.data_mean.expand(2, 3))
+    torch.testing.assert_close(p.stddev, torch.tensor([[2.0], [3.0]]).double())
+
+
 def test_terms_are_per_observed_value_and_parts_have_no_gradient() -> None:
     model = sas(Given(far_curve(12)))
     fit, kl = torch.tensor(-72.0, requires_grad=True), torch.tensor(18.0)

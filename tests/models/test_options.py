@@ -4,12 +4,10 @@ import pytest
 
 from src.data.facts import Facts
 from src.models.options import (
-    AutoencoderOptions,
     GPOptions,
+    GPPriorOptions,
     LatentOptions,
     LearningOptions,
-    LikelihoodOptions,
-    PriorOptions,
     arguments,
 )
 from src.models.sas import SAS
@@ -47,9 +45,8 @@ def test_a_group_that_two_parts_need_is_given_to_both() -> None:
     """The encoder belongs to the nets, the kernel to the prior; `noise` to the likelihood alone."""
     spec = spec_of("model=svgp_vae")
     found = arguments(SVGPVAE, spec)
-    assert found["nets"] == AutoencoderOptions(spec["encoder"], spec["decoder"], 2, spec["variance_range"])
-    assert found["prior"] == PriorOptions(spec["kernel"], spec["aux"])
-    assert found["pixels"] == LikelihoodOptions("gaussian", 0.1)
+    own = {name: spec[name] for name in ("encoder", "decoder", "variance_range", "kernel", "aux")}
+    assert found["vae"] == GPPriorOptions(latent_dim=2, likelihood="gaussian", noise=0.1, **own)
     assert found["learning"] == LearningOptions(spec["optimizer"], 0)
     assert (found["num_inducing"], found["geco"]) == (32, None)
 
