@@ -45,7 +45,7 @@ class CVAE(LatentModel):
         """c [B, conditions]: sine and cosine of the angle, or the time as a part of the video's length."""
         (value,) = columns(self.facts, aux, self.condition)
         told = [value.sin(), value.cos()] if self.condition == "angle" else [value / (self.facts.group_size or 1)]
-        return torch.stack(told, 1).to(self.data_mean)
+        return torch.stack(told, 1).to(self.known_mean)
 
     def objective(self, batch: Batch) -> Terms:
         """E_q[log p(x | z, c)] - KL[q(z | x, c) || N(0, I)] for each observed value."""

@@ -153,7 +153,7 @@ class SVGPVAE(GPPriorVAE):
         chol, _ = self.factor()
         chunks = [self.chunk_statistics(chol, chunk.to(self.device)) for chunk in data.train.chunks(1000)]
         total = Statistics(*(torch.stack(parts).sum(0) for parts in zip(*chunks, strict=True)))
-        q = optimal_q(total, 1.0, self.data_mean.dtype)
+        q = optimal_q(total, 1.0, self.known_mean.dtype)
         self.known_mean.copy_(q.mean.mT)
         self.known_root.copy_(q.scale.mT)
 

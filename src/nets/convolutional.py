@@ -39,7 +39,7 @@ def conv(shape: Sequence[int], outputs: int, channels: Sequence[int] = (32, 64),
 class ELUEncoder(nn.Module):
     """SVGP-VAE's encoder: three 3 x 3 convolutions with stride 2, ELU, and a linear layer (28 -> 13 -> 6 -> 2 pixels).
 
-    A condition is a constant plane a number beside the image, and again a number beside the last features.
+    Each number of a condition is a constant plane beside the image, and is joined to the last features.
     """
 
     def __init__(self, shape: Sequence[int], outputs: int, conditions: int = 0) -> None:
@@ -65,7 +65,7 @@ class ELUDecoder(nn.Module):
     """SVGP-VAE's decoder: a linear layer to 4 x 4 x 8 and three times twice the size, a 3 x 3 convolution and ELU.
 
     The second convolution is without padding: 4 -> 8 -> 16 - 2 -> 28 pixels. Other sizes are cut from the next larger
-    one. A condition is joined to the latents, and to the first map as a constant plane a number.
+    one. A condition is joined to the latents, and each of its numbers to the first map as a constant plane.
     """
 
     def __init__(self, shape: Sequence[int], inputs: int, conditions: int = 0) -> None:

@@ -13,7 +13,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from src.gp.kernels import ArcCosine, ScaledRBF, covariance, is_scaled_rbf, variances
+from src.gp.kernels import ArcCosine, ObjectAngleKernel, ScaledRBF, covariance, is_scaled_rbf, variances
 from src.runs.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf" / "kernel"
@@ -231,3 +231,19 @@ def test_other_kernels_are_left_to_gpytorch() -> None:
         torch.testing.assert_close(covariance(kernel, z, z), kernel(z, z).to_dense(), rtol=0, atol=0)
     stack, rbf = torch.randn(3, 5, 2), ScaleKernel(RBFKernel())
     torch.testing.assert_close(covariance(rbf, stack, stack)[1], covariance(rbf, stack[1], stack[1]))
+
+
+def test_the_object_kernel_is_its_formula() -> None:
+    torch.manual_seed(0)
+    kernel = ObjectAngleKernel()
+    assert kernel.lengthscale.item() == pytest.approx(1)
+    kernel.lengthscale = 0.7
+    a, b = 3 * torch.randn(4, 9).double(), 3 * torch.randn(5, 9).double()
+    k = kernel(a, b).to_dense()
+    for i in range(4):
+        for j in range(5):
+            periodic = torch.exp(-2 * torch.sin((a[i, 8] - b[j, 8]).abs() / 2) ** 2 / kernel.lengthscale.squeeze() ** 2)
+            torch.testing.assert_close(k[i, j], periodic * (a[i, :8] @ b[j, :8]))
+    torch.testing.assert_close(kernel(a, diag=True), kernel(a).to_dense().diagonal())
+    turned = b + torch.tensor([0.0] * 8 + [2 * torch.pi], dtype=torch.float64)
+    torch.testing.assert_close(kernel(a, turned).to_dense(), k)

@@ -76,7 +76,7 @@ def test_a_decoded_normal_has_the_mean_of_the_data_and_one_sd_per_point() -> Non
     model = sas(Given(far_curve(12)))
     p = model.normal(torch.zeros(2, 3).double(), torch.tensor([4.0, 9.0]).double())
     torch.testing.assert_close(p.mean, model.data_mean.expand(2, 3))
-    torch.testing.assert_close(p.stddev, torch.tensor([[2.0], [3.0]]).double())
+    torch.testing.assert_close(p.stddev, torch.tensor([[2.0], [3.0]]).double().expand(2, 3))
 
 
 def test_terms_are_per_observed_value_and_parts_have_no_gradient() -> None:

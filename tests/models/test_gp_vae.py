@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.distributions import Bernoulli, MultivariateNormal, Normal, kl_divergence
 
 from src.data.batch import Batch
-from src.gp.kernels import ObjectAngleKernel
 from src.models.gp_vae import GPVAE
 from src.runs.errors import UserError
 from tests.models.builders import OBJECT_ANGLE, SMALL_NETS, Given, built, far_curve, little_videos, little_views, rows
@@ -163,22 +162,6 @@ def test_the_number_of_data_does_not_enter_the_bound_of_whole_videos() -> None:
     larger: GPVAE = set_hyperparameters(built(data, "gp_vae", **SMALL_NETS), noise=None)
     batch = rows(data)
     torch.testing.assert_close(larger.objective(batch).parts["kl"], of_videos().objective(batch).parts["kl"])
-
-
-def test_the_object_kernel_is_its_formula() -> None:
-    torch.manual_seed(0)
-    kernel = ObjectAngleKernel()
-    assert kernel.lengthscale.item() == pytest.approx(1)
-    kernel.lengthscale = 0.7
-    a, b = 3 * torch.randn(4, 9).double(), 3 * torch.randn(5, 9).double()
-    k = kernel(a, b).to_dense()
-    for i in range(4):
-        for j in range(5):
-            periodic = torch.exp(-2 * torch.sin((a[i, 8] - b[j, 8]).abs() / 2) ** 2 / kernel.lengthscale.squeeze() ** 2)
-            torch.testing.assert_close(k[i, j], periodic * (a[i, :8] @ b[j, :8]))
-    torch.testing.assert_close(kernel(a, diag=True), kernel(a).to_dense().diagonal())
-    turned = b + torch.tensor([0.0] * 8 + [2 * torch.pi], dtype=torch.float64)
-    torch.testing.assert_close(kernel(a, turned).to_dense(), k)
 
 
 def test_float32_is_near_float64() -> None:

@@ -274,15 +274,14 @@ def test_hyperparameters_are_printed_as_a_person_reads_them() -> None:
 
 def test_every_parameter_has_one_rate() -> None:
     model = built(Given(far_curve(12)), "bayesian_sas", "active_set.size=4", amortised=False)
-    nets, gp, free = model.rates()
+    nets, gp, free = model.rates(Phase())
     assert len(nets) == 0 and len(gp) == 3 and len(free) == 2
     amortised = sas(Given(far_curve(12)))
-    nets, gp, free = amortised.rates()
+    nets, gp, free = amortised.rates(Phase())
     assert len(nets) == 2 and len(gp) == 3 and free == []
     assert {id(p) for p in [*nets, *gp]} == {id(p) for p in amortised.parameters()}
 
 
 def test_an_unknown_schedule_is_refused() -> None:
-    model = sas(Given(far_curve(12)), "optimizer.schedule=linear")
     with pytest.raises(UserError, match=r"optimizer\.schedule=linear is none of cosine, late, constant"):
-        model.make_optimizer()
+        sas(Given(far_curve(12)), "optimizer.schedule=linear")

@@ -30,6 +30,13 @@ def test_a_failed_run_starts_from_the_beginning_and_an_interrupted_one_resumes(
     assert {path.name for path in tmp_path.glob("*.ckpt")} == kept
 
 
+def test_the_time_of_a_run_includes_what_it_took_before_it_was_resumed(tmp_path: Path) -> None:
+    files.write_json(tmp_path / "record.json", {"status": "interrupted", "seconds": 100.0})
+    with record.keep(tmp_path, {"seed": 1}):
+        pass
+    assert 100 <= files.read_json(tmp_path / "record.json")["seconds"] < 110
+
+
 def test_a_finished_run_is_moved_aside_whole(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with record.keep(folder, {"seed": 1}):
