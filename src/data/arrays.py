@@ -52,12 +52,14 @@ class Arrays(DataModule):
         """Read, check and pair the arrays."""
         x_train, y_train, x_test, y_test = find_arrays(self.paths)
         train = observations(x_train)
+        self.binary = is_binary(train)
         if x_test is None:
             (labels,) = encode_targets(checked_targets(y_train, len(train)))
             return hold_out(replace(train, y=labels))
         test = observations(x_test)
         if (test.storage.shape, test.storage.dtype) != (train.storage.shape, train.storage.dtype):
             raise UserError(f"{describe(x_test)} does not fit {describe(x_train)}")
+        self.binary = self.binary and is_binary(test)
         labels, test_labels = encode_targets(checked_targets(y_train, len(train)), checked_targets(y_test, len(test)))
         return replace(train, y=labels), replace(test, y=test_labels)
 
@@ -151,6 +153,13 @@ def observed(split: Split, where: str) -> Tensor | None:
         mask = torch.ones(len(split), *split.storage.shape, dtype=torch.bool) if mask is None else mask
         mask[chunk.index] = ~chunk.x.isnan()
     return mask
+
+
+def is_binary(split: Split) -> bool:
+    """Whether every observed value is 0 or 1, or 0 or 255 in bytes; most data show at once that they are not."""
+    one = 255 if split.storage.dtype == torch.uint8 else 1
+    values = (chunk.x if chunk.mask is None else chunk.x[chunk.mask] for chunk in split.chunks(ROWS_AT_ONCE))
+    return all(bool(((x == 0) | (x == one)).all()) for x in values)
 
 
 def checked_targets(stored: Stored | None, num_data: int) -> np.ndarray | None:

@@ -18,7 +18,7 @@ class DataModule(LightningDataModule):
     aux_names: ClassVar[tuple[str, ...]] = ()  # of the auxiliary columns
     group: ClassVar[str | None] = None  # the auxiliary column whose points stay together
     group_size: ClassVar[int | None] = None  # points per group
-    binary: ClassVar[bool] = False  # True if every value is 0 or 1
+    binary: bool = False  # True if every value is 0 or 1
     fresh: bool = False  # True if every training batch is newly generated and not part of `train`
     objects: Tensor | None = None  # [objects, *shape], one picture per object of the column `object`
 

@@ -353,3 +353,26 @@ def test_an_npz_without_what_it_is_given_for(save: Callable[..., str]) -> None:
 def test_a_single_sample_cannot_be_split(save: Callable[..., str]) -> None:
     with pytest.raises(UserError, match=r"set dataset.test"):
         load(save("x.npy", FLOATS[:1]))
+
+
+@pytest.mark.parametrize(
+    ("array", "binary"),
+    [
+        (np.array([[0.0, 1.0]] * 20), True),
+        (np.array([[0.0, np.nan]] * 20), True),
+        (np.array([[0.0, 0.5]] * 20), False),
+        (np.array([[0, 255]] * 20, np.uint8), True),
+        (np.array([[0, 1]] * 20, np.uint8), False),  # bytes 0 to 255 stand for 0 to 1
+    ],
+)
+def test_bits_are_recognised(save: Callable[..., str], array: np.ndarray, binary: bool) -> None:
+    data = Arrays(save("x.npy", array), "full")
+    data.setup()
+    assert data.facts.binary == binary
+
+
+def test_bits_in_one_split_only_are_no_bits(save: Callable[..., str]) -> None:
+    bits, greys = np.array([[0.0, 1.0]] * 20), np.array([[0.0, 0.5]] * 20)
+    data = Arrays(save("x.npy", bits), "full", test=save("t.npy", greys))
+    data.setup()
+    assert not data.facts.binary

@@ -122,7 +122,7 @@ def test_arrays(
     y: np.ndarray | None,
     target: Target,
 ) -> None:
-    arrays = {"x_train": np.zeros(shape), "x_test": np.zeros(shape)}
+    arrays = {"x_train": np.full(shape, 0.3), "x_test": np.full(shape, 0.3)}
     arrays |= {} if y is None else {"y_train": y, "y_test": y}
     np.savez(tmp_path / "d.npz", **arrays)  # type: ignore[arg-type]
     facts = facts_of(Arrays(str(tmp_path / "d.npz"), batch_size=4))
