@@ -14,6 +14,7 @@ from src.runs.files import whole
 from src.runs.record import CHECKPOINTS, is_asked_to_stop
 
 SIGTERM = "SIGTERM"
+SIGTERM_EXIT = 143  # the exit code that shells give a process that SIGTERM ended
 SHARE = 200  # between two checkpoints passes at least so many times the time that one takes to write
 
 
@@ -45,7 +46,7 @@ class Checkpoints(Checkpoint):
         """Save if the last checkpoint is `every` seconds old; if there is a reason to stop, save and stop."""
         if self.agreed(trainer, reason is not None or time.monotonic() >= self.saved + every):
             self.save(trainer)
-            self.stop_for(self.agreed(trainer, reason))
+            self.stop_for(self.agreed(trainer, reason or self.reason_to_stop(trainer)))  # it may have come meanwhile
 
     def agreed(self, trainer: Trainer, decision: Any) -> Any:
         """The decision of the first process: all save and stop together, or none."""
@@ -67,7 +68,7 @@ class Checkpoints(Checkpoint):
     def stop_for(self, reason: str | None) -> None:
         """Stop if there is a reason. SIGTERM ends a whole sweep, the other reasons end this run."""
         if reason == SIGTERM:
-            raise SystemExit(143)
+            raise SystemExit(SIGTERM_EXIT)
         if reason is not None:
             raise Interrupted(f"{self.folder} stopped, {reason}; the same command continues it")
 

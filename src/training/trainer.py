@@ -11,7 +11,7 @@ from pickle import UnpicklingError
 import torch
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import Timer
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from src.data.module import DataModule
 from src.models.base import Model
@@ -21,7 +21,7 @@ from src.runs.errors import UserError
 from src.runs.identity import Config
 from src.runs.specs import make
 from src.training import cluster
-from src.training.checkpoints import Checkpoints, written_by_first
+from src.training.checkpoints import SIGTERM_EXIT, Checkpoints, written_by_first
 from src.training.history import History
 from src.training.progress import Progress
 
@@ -57,7 +57,10 @@ def fit(trainer: Trainer, model: Model, data: DataModule, folder: Path) -> None:
     model.initialise(data)
     model.train()  # all GPyTorch kernels share a module, which an earlier model may have set to eval mode
     with stops_at_a_checkpoint():
-        trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
+        try:
+            trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
+        except SIGTERMException as stop:  # Lightning noticed the signal first, and would exit with 0
+            raise SystemExit(SIGTERM_EXIT) from stop
     model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
     model.finalise(data)
     with written_by_first(trainer, folder / "model.ckpt") as unfinished:
