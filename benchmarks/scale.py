@@ -34,7 +34,7 @@ def scale() -> Iterator[Row]:
 
 def batches(size: int) -> Callable[[], Batch]:
     """The shuffled batches of so many digits, one a call, after a pass over all, as the mean of the data takes."""
-    data = MNISTMillion(ROOT, BATCH, size)
+    data = MNISTMillion(ROOT, size, batch_size=BATCH)
     data.setup()
     for _ in data.train.chunks(4096):
         pass

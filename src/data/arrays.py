@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from src.data.batch import Split, split_of
-from src.data.module import DataModule
+from src.data.module import DataModule, Options
 from src.runs.errors import UserError
 
 NPZ_NAMES = ("x_train", "y_train", "x_test", "y_test", "x", "y")
@@ -37,15 +38,12 @@ class Arrays(DataModule):
     def __init__(
         self,
         train: str | None,
-        batch_size: int | Literal["full"],
         test: str | None = None,
         train_labels: str | None = None,
         test_labels: str | None = None,
-        max_train: int | None = None,
-        max_test: int | None = None,
-        seed: int = 0,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(batch_size, max_train, max_test, seed)
+        super().__init__(**options)
         self.paths = {"train": train, "test": test, "train_labels": train_labels, "test_labels": test_labels}
 
     def load(self) -> tuple[Split, Split]:

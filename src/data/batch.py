@@ -1,5 +1,6 @@
 """Batches, and the splits of a dataset that they come from."""
 
+import math
 import os
 import weakref
 from collections.abc import Iterator
@@ -94,6 +95,7 @@ class Split(Dataset[Batch]):
     y: Tensor | None = None  # class ids [N] or reals [N, P]
     aux: Tensor | None = None  # [N, columns]
     mask: Tensor | None = None  # [N, *shape], True if a value was observed
+    hidden: Tensor | None = None  # [N, *shape], True if a known value is hidden on purpose; then its mask is False
     groups: Tensor | None = None  # [N], points with the same number stay in one chunk
     latents: Tensor | None = None  # [N, k], the true latents of simulated data
 
@@ -101,9 +103,14 @@ class Split(Dataset[Batch]):
         return len(self.storage)
 
     def __getitem__(self, index: Tensor) -> Batch:
-        """A whole batch with one gather instead of one Python call per point."""
+        """A whole batch with one gather instead of one Python call per point. Values that are missing are blank."""
         y, aux, mask = (None if t is None else t[index] for t in (self.y, self.aux, self.mask))
-        return Batch(self.storage.take(index), index, y, aux, mask)
+        x = self.storage.take(index)
+        return Batch(x if self.hidden is None else blanked(x, self.hidden[index]), index, y, aux, mask)
+
+    def truth(self, index: Tensor) -> Tensor:
+        """The observations of these rows with the values that are hidden on purpose, for scoring only."""
+        return self.storage.take(index)
 
     def all(self) -> Batch:
         """The whole split as one batch."""
@@ -124,9 +131,14 @@ class Split(Dataset[Batch]):
 
     def part(self, rows: Tensor) -> "Split":
         """Some of the points; observations are not copied."""
-        others = {name: getattr(self, name) for name in ("y", "aux", "mask", "groups", "latents")}
+        others = {name: getattr(self, name) for name in ("y", "aux", "mask", "hidden", "groups", "latents")}
         chosen = {name: None if values is None else values[rows] for name, values in others.items()}
         return replace(self, storage=self.storage.part(rows), **chosen)
+
+
+def blanked(x: Tensor, hidden: Tensor) -> Tensor:
+    """x without the hidden values: NaN in floats, so that no one can use them unnoticed, and 0 in bytes."""
+    return x.masked_fill(hidden, math.nan if x.is_floating_point() else 0)
 
 
 def split_of(x: Tensor | np.ndarray, y: Tensor | None = None, **others: Tensor | None) -> Split:

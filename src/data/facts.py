@@ -24,7 +24,8 @@ class Facts:
     objects: int | None = None  # the number of objects in the column `object`
     group: str | None = None  # the auxiliary column whose points stay together, such as `video`
     group_size: int | None = None  # points per group, such as the frames of a video
-    complete: bool = True  # False if values are missing
+    complete: bool = True  # False if values of the training split are missing
+    complete_test: bool = True  # False if values of the test split are missing
     binary: bool = False  # True if every value is 0 or 1
     fresh: bool = False  # True if every training batch is newly generated and not part of the training split
     scale: Literal["image", "table"] = "image"  # values of images are about 0 to 1, those of tables arbitrary

@@ -1,15 +1,16 @@
 """Image datasets: MNIST, Fashion-MNIST and CIFAR-10 as bytes, and scikit-learn's digits, which need no files."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from src.data import sources
 from src.data.batch import Split, split_of
-from src.data.module import DataModule
+from src.data.module import DataModule, Options
 from src.runs.errors import UserError
 
 
@@ -18,15 +19,8 @@ class ImageFiles(DataModule):
 
     files: sources.FileSet
 
-    def __init__(
-        self,
-        root: str | Path,
-        batch_size: int | Literal["full"],
-        max_train: int | None = None,
-        max_test: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(batch_size, max_train, max_test, seed)
+    def __init__(self, root: str | Path, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
         self.root = Path(root).expanduser()
 
     def contents(self) -> dict[str, bytes]:

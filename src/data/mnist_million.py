@@ -3,7 +3,6 @@
 import io
 import math
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -11,10 +10,12 @@ from filelock import FileLock
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 from tqdm import tqdm
+from typing_extensions import Unpack
 
 from src.data import sources
 from src.data.batch import Split, split_of
 from src.data.images import ImageFiles, idx_split
+from src.data.module import Options
 from src.runs.errors import UserError
 from src.runs.files import whole
 from src.runs.randomness import stream
@@ -30,16 +31,8 @@ class MNISTMillion(ImageFiles):
 
     files = sources.MNIST
 
-    def __init__(
-        self,
-        root: str | Path,
-        batch_size: int | Literal["full"],
-        size: int = 1_000_000,
-        max_train: int | None = None,
-        max_test: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(root, batch_size, max_train, max_test, seed)
+    def __init__(self, root: str | Path, size: int = 1_000_000, **options: Unpack[Options]) -> None:
+        super().__init__(root, **options)
         self.size = size
 
     def load(self) -> tuple[Split, Split]:

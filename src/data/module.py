@@ -1,19 +1,35 @@
 """The base class of all datasets: a dataset is a subclass of `DataModule` with one method, `load`."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
+from typing_extensions import Required, TypedDict
 
 from src.data.batch import Split
 from src.data.facts import Facts, Target
+from src.data.missing import Missing
 from src.data.sampling import Batches, ShuffledBatches
 from src.runs.errors import UserError
 
 
+class Options(TypedDict, total=False):
+    """The options of every dataset, for the constructors that pass them on."""
+
+    batch_size: Required[int | Literal["full"]]
+    max_train: int | None
+    max_test: int | None
+    missing: Mapping[str, Any] | None
+    seed: int
+
+
 class DataModule(LightningDataModule):
-    """Two splits and the facts about them; `max_train` and `max_test` take a seeded subset of each."""
+    """Two splits and the facts about them; `max_train` and `max_test` take a seeded subset of each.
+
+    `missing` hides values on purpose; those that are missing anyway are NaN in a user's data.
+    """
 
     aux_names: ClassVar[tuple[str, ...]] = ()  # of the auxiliary columns
     group: ClassVar[str | None] = None  # the auxiliary column whose points stay together
@@ -27,10 +43,12 @@ class DataModule(LightningDataModule):
         batch_size: int | Literal["full"],
         max_train: int | None = None,
         max_test: int | None = None,
+        missing: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self.requested_batch_size, self.max_train, self.max_test, self.seed = batch_size, max_train, max_test, seed
+        self.missing = Missing(**(missing or {}))
         self.loaded = False
 
     def load(self) -> tuple[Split, Split]:
@@ -42,8 +60,12 @@ class DataModule(LightningDataModule):
         if self.loaded:
             return
         train, test = self.load()
-        self.train = subset(train, self.max_train, self.seed, "dataset.max_train")
-        self.test = subset(test, self.max_test, self.seed, "dataset.max_test")
+        if self.fresh and self.missing.hides("train"):
+            raise UserError("dataset.missing.split=train needs the same data in every epoch: set dataset.fresh=false")
+        train = subset(train, self.max_train, self.seed, "dataset.max_train")
+        test = subset(test, self.max_test, self.seed, "dataset.max_test")
+        self.train = self.missing.applied(train, "train", self.seed)
+        self.test = self.missing.applied(test, "test", self.seed)
         self.batch_size = len(self.train) if self.requested_batch_size == "full" else self.requested_batch_size
         if not 1 <= self.batch_size <= len(self.train):
             raise UserError(
@@ -65,7 +87,8 @@ class DataModule(LightningDataModule):
             objects=None if self.objects is None else len(self.objects),
             group=self.group,
             group_size=self.group_size,
-            complete=self.train.mask is None and self.test.mask is None,
+            complete=self.train.mask is None,
+            complete_test=self.test.mask is None,
             binary=self.binary,
             fresh=self.fresh,
             scale="image" if len(shape) == 3 else "table",

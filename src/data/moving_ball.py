@@ -1,7 +1,8 @@
 """Moving ball: videos of a ball on a smooth random path, generated on the fly (Pearce, 2019)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,9 +46,10 @@ class MovingBall(DataModule):
         num_train_videos: int = 350,
         num_test_videos: int = 35,
         fresh: bool = True,
+        missing: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(batch_videos * FRAMES, seed=seed)
+        super().__init__(batch_videos * FRAMES, missing=missing, seed=seed)
         if not 1 <= batch_videos <= num_train_videos:
             raise UserError(
                 f"dataset.batch_videos={batch_videos} must lie between 1 and the {num_train_videos} training videos"

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from src.data import sources
 from src.data.batch import Split, split_of
 from src.data.images import ImageFiles, idx_split
+from src.data.module import Options
 from src.runs.errors import UserError
 
 OBJECTS, POOL = 400, 360  # per digit: all objects, and those for training and test; the other 40 are for monitoring
@@ -36,16 +38,8 @@ class RotatedMNIST(ImageFiles):
     objects: Tensor  # [objects, 28, 28], uint8, not rotated
     eval: Split  # the 40 other objects of each digit at all angles, for monitoring only
 
-    def __init__(
-        self,
-        root: str | Path,
-        batch_size: int | Literal["full"],
-        digits: Sequence[int] = (3,),
-        max_train: int | None = None,
-        max_test: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(root, batch_size, max_train, max_test, seed)
+    def __init__(self, root: str | Path, digits: Sequence[int] = (3,), **options: Unpack[Options]) -> None:
+        super().__init__(root, **options)
         self.digits = list(digits)
         if not self.digits or sorted(set(self.digits) & set(range(10))) != sorted(self.digits):
             raise UserError(f"dataset.digits={self.digits} must be some of the digits 0 to 9, each once")

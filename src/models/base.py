@@ -39,7 +39,7 @@ class Model(Learner, ABC):
 
     def check(self, facts: Facts) -> None:
         """Raise a UserError that names the reason if the model cannot be trained on such data."""
-        if not facts.complete:
+        if not (facts.complete and facts.complete_test):
             raise UserError(f"{type(self).__name__} needs complete data, but values are missing (NaN)")
         self.check_learning(facts)
 

@@ -35,7 +35,7 @@ def save(tmp_path: Path) -> Callable[..., str]:
 
 
 def load(train: str | None, **paths: str) -> tuple[Split, Split]:
-    return Arrays(train, 2, **paths).load()  # type: ignore[arg-type]
+    return Arrays(train, batch_size=2, **paths).load()  # type: ignore[arg-type]
 
 
 def labels(split: Split) -> list[int]:
@@ -112,7 +112,7 @@ def test_a_file_that_does_not_have_rows_as_they_are_used(save: Callable[..., str
 def test_a_tenth_is_held_out_the_same_in_every_run(save: Callable[..., str]) -> None:
     x = np.arange(100, dtype=np.float32)[:, None]
     path, y = save("x.npy", x), save("y.npy", np.arange(100))
-    first, second = (Arrays(path, 2, train_labels=y, seed=seed).load() for seed in (0, 1))
+    first, second = (Arrays(path, batch_size=2, train_labels=y, seed=seed).load() for seed in (0, 1))
     train, test = first
     assert len(train) == 90 and len(test) == 10
     kept, held_out = (next(split.chunks(100)).x for split in first)
@@ -123,7 +123,7 @@ def test_a_tenth_is_held_out_the_same_in_every_run(save: Callable[..., str]) -> 
 
 def test_holding_out_copies_a_tenth_only(save: Callable[..., str]) -> None:
     """The training split shares the whole array, of which it knows its rows."""
-    data = Arrays(save("x.npy", BYTES), 10)
+    data = Arrays(save("x.npy", BYTES), batch_size=10)
     data.setup()
     train, test = data.train.storage, data.test.storage
     assert len(train) == 18 and train.values.shape == (20, 1, 4, 4) and test.values.shape == (2, 1, 4, 4)
@@ -366,13 +366,13 @@ def test_a_single_sample_cannot_be_split(save: Callable[..., str]) -> None:
     ],
 )
 def test_bits_are_recognised(save: Callable[..., str], array: np.ndarray, binary: bool) -> None:
-    data = Arrays(save("x.npy", array), "full")
+    data = Arrays(save("x.npy", array), batch_size="full")
     data.setup()
     assert data.facts.binary == binary
 
 
 def test_bits_in_one_split_only_are_no_bits(save: Callable[..., str]) -> None:
     bits, greys = np.array([[0.0, 1.0]] * 20), np.array([[0.0, 0.5]] * 20)
-    data = Arrays(save("x.npy", bits), "full", test=save("t.npy", greys))
+    data = Arrays(save("x.npy", bits), batch_size="full", test=save("t.npy", greys))
     data.setup()
     assert not data.facts.binary

@@ -85,7 +85,7 @@ def test_from_the_command_to_batches(
     assert prepare.main(["mnist_million", "--size", "60010", "--root", str(tmp_path)]) == 0
     images = tmp_path / "mnist_million" / "images_60010.npy"
     assert f"60010 images and their labels in {images}" in capsys.readouterr().out
-    data = MNISTMillion(tmp_path, 64, size=60010)
+    data = MNISTMillion(tmp_path, batch_size=64, size=60010)
     data.setup()
     assert data.facts.shape == (1, 28, 28) and len(data.train) == 60010 and len(data.test) == 10_000
     assert data.train.y is not None and torch.equal(data.train.y[:10], data.train.y[60_000:])
@@ -97,8 +97,8 @@ def test_from_the_command_to_batches(
 
 def test_what_cannot_be_made_is_told(data_file: Callable[[str], Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="at least 1, not 0"):
-        MNISTMillion(tmp_path, 4, size=0).setup()
+        MNISTMillion(tmp_path, batch_size=4, size=0).setup()
     (tmp_path / "MNIST").symlink_to(data_file("MNIST").absolute())
     (tmp_path / "mnist_million").write_text("a file where the folder should be")
     with pytest.raises(UserError, match="cannot be written to"):
-        MNISTMillion(tmp_path, 4, size=10).setup()
+        MNISTMillion(tmp_path, batch_size=4, size=10).setup()

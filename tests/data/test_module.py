@@ -89,7 +89,7 @@ def test_the_facts_are_those_of_the_splits() -> None:
 
 
 @pytest.mark.parametrize("masked", [0, 1])
-def test_a_mask_in_either_split_makes_the_data_incomplete(masked: int) -> None:
+def test_a_mask_makes_its_split_incomplete_and_no_other(masked: int) -> None:
     class Missing(DataModule):
         def load(self) -> tuple[Split, Split]:
             splits = [split_of(torch.zeros(4, 2)), split_of(torch.zeros(4, 2))]
@@ -98,7 +98,7 @@ def test_a_mask_in_either_split_makes_the_data_incomplete(masked: int) -> None:
 
     data = Missing(batch_size=2)
     data.setup()
-    assert not data.facts.complete
+    assert (data.facts.complete, data.facts.complete_test) == (masked == 1, masked == 0)
 
 
 def test_targets_are_none_classes_or_reals() -> None:

@@ -84,7 +84,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "incomplete data are let through",
         BASE,
-        "if not facts.complete:",
+        "if not (facts.complete and facts.complete_test):",
         "if facts.complete and not facts.shape:",
         TEST_BASE,
     ),
