@@ -41,7 +41,7 @@ class DataModule(LightningDataModule):
     columns: tuple[str, ...] = ()  # the names of a table's columns
     classes: tuple[str, ...] = ()  # the names of the classes, in the order of their ids
     standardise: bool = False  # True: each column of vectors gets mean 0 and sd 1 over its observed training values
-    scale: Scale | None = None  # the constants of the standardisation, once the data are loaded
+    standardisation: Scale | None = None  # its constants, once the data are loaded
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class DataModule(LightningDataModule):
         self.train = self.missing.applied(train, "train", self.seed)
         self.test = self.missing.applied(test, "test", self.seed)
         if self.standardise:
-            self.scale = Scale.of(self.train, self.columns)
-            self.train, self.test = self.scale.applied(self.train), self.scale.applied(self.test)
+            self.standardisation = Scale.of(self.train, self.columns)
+            self.train, self.test = self.standardisation.applied(self.train), self.standardisation.applied(self.test)
         self.batch_size = len(self.train) if self.requested_batch_size == "full" else self.requested_batch_size
         if not 1 <= self.batch_size <= len(self.train):
             raise UserError(
@@ -101,8 +101,8 @@ class DataModule(LightningDataModule):
             fresh=self.fresh,
             scale="image" if len(shape) == 3 else "table",
             columns=self.columns,
-            centre=() if self.scale is None else tuple(self.scale.centre.tolist()),
-            spread=() if self.scale is None else tuple(self.scale.spread.tolist()),
+            centre=() if self.standardisation is None else tuple(self.standardisation.centre.tolist()),
+            spread=() if self.standardisation is None else tuple(self.standardisation.spread.tolist()),
             classes=self.classes[: target.size],  # a subset may lack the last ones
         )
 

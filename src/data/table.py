@@ -260,7 +260,7 @@ def beside(sheet: Sheet, name: str) -> "pd.Series":
         column = sheet.beside[name]
     elif name in sheet.names:
         column = sheet.take([name])[name]
-    elif name == (sheet.beside.index.name or INDEX):
+    elif name in (INDEX, sheet.beside.index.name):
         column = sheet.beside.index.to_series()
     else:
         names = list(dict.fromkeys([*map(str, sheet.beside.columns), *sheet.names]))
