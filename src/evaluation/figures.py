@@ -159,15 +159,14 @@ def named_panels(x: Tensor, mean: Tensor, sd: Tensor, columns: Sequence[str], un
     d = np.arange(len(columns))
     for i, axes in enumerate(figure.subplots(1, shown, sharex=True, sharey=True, squeeze=False).flat):
         quiet(axes)
-        style = {"color": PALETTE[0], "markersize": 2.5, "elinewidth": 1.5, "ecolor": PALETTE[4], "label": "± 2 sd"}
-        axes.errorbar(array(mean[i]), d, xerr=2 * array(sd[i]), fmt="o", **style)
+        style: dict[str, Any] = {"color": PALETTE[0], "ecolor": PALETTE[4], "markersize": 2.5, "elinewidth": 1.5}
+        name = "reconstruction ± 2 sd"
+        axes.errorbar(array(mean[i]), d, xerr=2 * array(sd[i]), fmt="o", label=name, **style)
         axes.plot(array(x[i]), d, "x", color="black", markersize=3, markeredgewidth=0.7, label="observation")
         axes.set_title(f"test point {i + 1}", fontsize=SMALL, pad=2)
         axes.set_xlabel(unit, fontsize=SMALL)
     name_rows(figure.axes[0], columns)
-    bar, cross = figure.axes[0].get_legend_handles_labels()[0]
-    bar.set_label("reconstruction ± 2 sd")
-    add_legend(figure, [cross, bar])
+    add_legend(figure, figure.axes[0].get_legend_handles_labels()[0])
     return figure
 
 
