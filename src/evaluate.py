@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="where to write the latents: .csv, .parquet, .npz or, for an .h5ad file, .h5ad "
         "(default: the folder embeddings of the run)",
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     try:
         if options.embed is not None:
             embed(options.folder, options.embed.expanduser(), options.out, options.overrides)
