@@ -1,6 +1,7 @@
 """New data through the command: what it writes is what the run's own model says of them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,8 +29,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = [f"dataset.train={folder}/train.csv", f"dataset.test={folder}/test.csv", "dataset.label=kind"]
     config = composed("model=bayesian_sas", "dataset=table", *settings, *SMALL, f"paths.outputs={folder}/outputs")
     run(config, "bayesian_sas", "table")
-    data, (found,) = make_data(config), (folder / "outputs").iterdir()
-    np.save(folder / "latents.npy", latent_means(load_model(found), data.test, seen=False).numpy())
+    model: Any = load_model(the_run(folder))
+    np.save(folder / "latents.npy", latent_means(model, make_data(config).test, seen=False).numpy())
     return folder
 
 

@@ -66,13 +66,13 @@ def test_maps_name_the_classes_that_have_names(tmp_path: Path) -> None:
 def test_maps_of_other_classes_are_another_figure(tmp_path: Path) -> None:
     """Two tables of one's own are both called `table`; one legend would name the classes of one of them wrongly."""
     for model, names in (("sas", "ab"), ("vae", "cd"), ("gplvm", "ab")):
-        found = {"labels": np.arange(120) % 2, "classes": np.array(list(names))}
-        write_explorer(write_run(tmp_path, model, "table"), **found)
+        folder = write_run(tmp_path, model, "table")
+        write_explorer(folder, labels=np.arange(120) % 2, classes=np.array(list(names)))
     figure, other = (drawn(tmp_path)[name] for name in ("latents-table", "latents-table-2"))
     assert sorted([len(figure.axes), len(other.axes)]) == [1, 2]
     for each in (figure, other):
-        names = [text.get_text() for text in each.legends[0].get_texts()]
-        assert names == (["c", "d"] if len(each.axes) == 1 else ["a", "b"])
+        shown = [text.get_text() for text in each.legends[0].get_texts()]
+        assert shown == (["c", "d"] if len(each.axes) == 1 else ["a", "b"])
 
 
 def test_places_that_no_map_fills_are_empty(tmp_path: Path) -> None:
