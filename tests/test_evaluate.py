@@ -69,6 +69,18 @@ def test_the_training_data_are_not_needed(table: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(arrays["mean"], np.load(table / "latents.npy"), rtol=1e-5, atol=1e-6)
 
 
+def test_new_rows_may_have_empty_cells(table: Path, tmp_path: Path) -> None:
+    """The others are encoded as if there were none."""
+    frame = pd.read_csv(table / "test.csv")
+    frame.loc[[2, 5], "b"] = np.nan
+    frame.to_csv(tmp_path / "holes.csv", index=False)
+    main([str(the_run(table)), "--embed", str(tmp_path / "holes.csv"), "--out", str(tmp_path / "z.csv")])
+    latents, complete = pd.read_csv(tmp_path / "z.csv")[["z1", "z2"]].to_numpy(), np.load(table / "latents.npy")
+    holes = np.isin(np.arange(10), [2, 5])
+    np.testing.assert_allclose(latents[~holes], complete[~holes], rtol=1e-5, atol=1e-6)
+    assert np.isfinite(latents).all() and (latents[holes] != complete[holes]).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
