@@ -174,6 +174,25 @@ PLANTED: list[Mistake] = [
         "torch.randperm(num_data, generator=generator)[:batch_size]",
         "torch.arange(batch_size)",
     ),
+    mistake(
+        "the gap is that of the refined bound to itself",
+        files("amortisation"),
+        "for q in (start, model.refine(batch, start))",
+        "for q in (model.refine(batch, start), model.refine(batch, start))",
+    ),
+    mistake("the gap is negative", files("amortisation"), "after - before}", "before - after}"),
+    mistake("test points twice", files("amortisation"), '"train": subject.data.train', '"train": subject.data.test'),
+    mistake(
+        "always the first points", files("amortisation"), "split[order[:POINTS]]", "split[order.sort().values[:POINTS]]"
+    ),
+    mistake("nats per value for nats per point", files("amortisation"), ".double().mean()", ".double().mean() / 5"),
+    mistake("points have a gap", files("amortisation"), ' and model.latents.kind != "point"', ""),
+    mistake(
+        "missing training values have an evidence",
+        files("evidence"),
+        "gaussian and bool(data.facts.complete)",
+        "gaussian",
+    ),
     mistake("nats per point for nats per target", files("prediction"), "test.y.numel()", "len(test)"),
     mistake(
         "the accuracy for the error rate", files("prediction"), "p.probs.argmax(-1) != y", "p.probs.argmax(-1) == y"

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Distribution, MultivariateNormal, Normal
+from torch.distributions import Bernoulli, Distribution, MultivariateNormal, Normal, kl_divergence
 
 from src.data.batch import Batch, Split, split_of
 from src.data.facts import Facts
@@ -12,8 +12,8 @@ from src.data.module import DataModule
 from src.evaluation.task import Subject
 from src.models.base import build
 from src.models.likelihoods import Bernoulli as Bits
-from src.models.likelihoods import Gaussian, Likelihood
-from src.models.posterior import Point, Posterior
+from src.models.likelihoods import Gaussian, Likelihood, masked, masked_log_prob
+from src.models.posterior import Amortised, Point, Posterior
 from tests.configs import composed
 
 SETTINGS: dict[str, Any] = {
@@ -110,6 +110,24 @@ class LinearDecoder(Known):
 
     def decode(self, z: Tensor, given: float | None = None, aux: Tensor | None = None) -> Normal:
         return Normal(z @ self.weight.mT + self.offset, self.sd)
+
+    latents = Amortised("full", 2, lambda outputs: torch.nn.Identity())
+
+    def recognise(self, batch: Batch) -> Posterior:
+        """An encoder that has learned nothing: the prior."""
+        return MultivariateNormal(torch.zeros(len(batch), 2).double(), torch.eye(2).double())
+
+    def refine(self, batch: Batch, start: Posterior, given: Any = None) -> Posterior:
+        return self.exact(batch)
+
+    def lower_bound(self, batch: Batch, q: Posterior, given: Any = None, samples: int = 16) -> Tensor:
+        """E_q[log p(x | z)] - KL[q || N(0, I)] over the observed values, in closed form."""
+        assert isinstance(q, MultivariateNormal)
+        p = self.decode(q.mean)
+        spread = (self.weight @ q.covariance_matrix @ self.weight.mT).diagonal(dim1=-2, dim2=-1)
+        fit = masked_log_prob(p, batch.x.double(), batch.mask) - masked(spread / (2 * self.sd**2), batch.mask)
+        prior = MultivariateNormal(torch.zeros(2).double(), torch.eye(2).double())
+        return fit.sum(1) - kl_divergence(q, prior)
 
     def marginal(self) -> tuple[Tensor, Tensor]:
         """Mean [D] and covariance [D, D] of an observation."""
