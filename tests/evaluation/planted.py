@@ -211,8 +211,20 @@ PLANTED: list[Mistake] = [
         "subject.test_latents[drawn.index]",
         "subject.test_latents[: len(drawn)]",
     ),
+    mistake(
+        "the error of hidden values is that of all",
+        files("latent_space"),
+        "truth - mean, test.hidden[drawn.index]",
+        "truth - mean, None",
+    ),
+    mistake(
+        "the truth of other points",
+        files("latent_space"),
+        "test.truth(drawn.index)",
+        "test.truth(drawn.index.sort().values)",
+    ),
     mistake("the grid is turned", files("latent_space"), "grid.ticks[0].numpy()", "grid.ticks[1].numpy()"),
-    mistake("errors of missing values are drawn", files("latent_space"), "masked(squared, observed)", "squared"),
+    mistake("errors of missing values are drawn", files("latent_space"), "masked(squared, chosen)", "squared"),
     mistake("only the scores of the last task", files("registry"), "found |= task.scores", "found = task.scores"),
     mistake(
         "an imported task is a task again",
