@@ -100,18 +100,18 @@ def latent_map(z: Tensor, y: Tensor | None, decode: Decode, title: str) -> Figur
     return figure
 
 
-def reconstructions(x: Tensor, mean: Tensor, sd: Tensor, n: int = 10) -> Figure:
+def reconstructions(x: Tensor, mean: Tensor, sd: Tensor, n: int = 10, mask: Tensor | None = None) -> Figure:
     """The first n observations, their reconstructions and predictive sd: rows of images, or curves for vectors."""
     x, mean, sd = (t[:n].detach().cpu() for t in (x, mean, sd))
-    return curve_panels(x, mean, sd) if x.ndim == 2 else image_rows(x, mean, sd)
+    return curve_panels(x, mean, sd) if x.ndim == 2 else image_rows(x, mean, sd, None if mask is None else mask[:n])
 
 
-def image_rows(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
+def image_rows(x: Tensor, mean: Tensor, sd: Tensor, mask: Tensor | None = None) -> Figure:
     """Three rows of images [n, C, H, W]; the sd is averaged over channels."""
     sd = sd.mean(1, keepdim=True)
     return picture_rows(
         [
-            ("image", x.clamp(0, 1), 1.0, {"cmap": "gray", "vmax": 1}),
+            ("image", x.clamp(0, 1) if mask is None else tinted(x, mask), 1.0, {"cmap": "gray", "vmax": 1}),
             ("reconstruction", mean.clamp(0, 1), 1.0, {"cmap": "gray", "vmax": 1}),
             ("predictive sd", sd, 0.0, {"cmap": "Greys", "vmax": sd.max().item()}),
         ],

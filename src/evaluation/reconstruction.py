@@ -53,7 +53,7 @@ class Reconstruction(Task):
         model, test = subject.model, subject.data.test[torch.arange(min(SHOWN, len(subject.data.test)))]
         prediction = decoded(model, subject.test_latents[: len(test)], subject.given, test.aux)
         x = model.as_float(test.x.to(model.device)).cpu()
-        yield "reconstructions", figures.reconstructions(x, prediction.mean, prediction.sd)
+        yield "reconstructions", figures.reconstructions(x, *prediction, mask=test.mask)
 
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
         """One line per kind of active set, with the published values below it."""

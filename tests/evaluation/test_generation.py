@@ -60,6 +60,14 @@ def test_the_first_views_are_kept() -> None:
     assert np.array_equal(arrays["generated_views"], torch.cat([AUX, torch.zeros(2, 1)], 1))
 
 
+def test_hidden_pixels_of_views_are_shown_but_not_scored() -> None:
+    hidden = torch.zeros_like(X, dtype=torch.bool)
+    hidden[0, 2] = True
+    data = Views(split_of(X, aux=AUX, mask=~hidden, hidden=hidden))
+    arrays = Generation().artifacts(subject(Generating, data))
+    assert np.array_equal(arrays["views"], X)
+
+
 def test_it_takes_views_of_objects_and_a_model_that_generates() -> None:
     assert Generation().fits(Generating(DATA.facts), DATA)
     assert not Generation().fits(Known(DATA.facts), DATA)
