@@ -84,8 +84,8 @@ PLANTED = [
     mistake(
         "a test split with missing values counts as complete",
         MODULE,
-        "self.train.mask is None and self.test.mask is None",
-        "self.train.mask is None",
+        "complete_test=self.test.mask is None",
+        "complete_test=self.train.mask is None",
     ),
     mistake(
         "a batch may be larger than the data", MODULE, "if not 1 <= self.batch_size <= len(self.train)", "if False"
