@@ -32,7 +32,8 @@ def main(arguments: list[str] | None = None) -> None:
         "overrides",
         nargs="*",
         help="settings to change for this evaluation: evaluation.active_sets=8, evaluation.condition_on=4000, "
-        "evaluation.exact_evidence=true, evaluation.evidence_points=10000, dataset.max_test=1000, dataset.root=...",
+        "evaluation.exact_evidence=true, evaluation.evidence_points=10000, evaluation.refine=true, "
+        "dataset.missing.fraction=0.5, dataset.max_test=1000, dataset.root=...",
     )
     parser.add_argument(
         "--embed",
@@ -70,7 +71,7 @@ def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     metrics: dict[str, float] = registry.scores(subject)
     results = folder / "evaluations"
     results.mkdir(exist_ok=True)
-    path = results / f"{identity.fingerprint(config)}{evidence_suffix(**config['evaluation'])}.json"
+    path = results / f"{identity.fingerprint(config)}{suffix(**config['evaluation'])}.json"
     files.write_json(path, {"overrides": overrides, "metrics": metrics})
     print(f"\n{registry.summary(metrics)}\n\nstored in: {path}")
     return metrics
@@ -93,9 +94,12 @@ def embed(folder: Path, source: Path, out: Path | None = None, overrides: Sequen
     return path
 
 
-def evidence_suffix(exact_evidence: bool, evidence_points: int | None, evidence_precision: str, **others: int) -> str:
-    """Suffix of the file name with the settings of the evidence, which do not count in the fingerprint."""
-    return f"-evidence-{evidence_points or 'all'}-{evidence_precision}" if exact_evidence else ""
+def suffix(
+    exact_evidence: bool, evidence_points: int | None, evidence_precision: str, refine: bool | None, **others: int
+) -> str:
+    """Suffix of the file name with the settings that only add metrics and do not count in the fingerprint."""
+    evidence = f"-evidence-{evidence_points or 'all'}-{evidence_precision}" if exact_evidence else ""
+    return evidence + ("-refined" if refine else "")
 
 
 def check_finished(folder: Path) -> None:
@@ -108,7 +112,8 @@ def overridden(folder: Path, overrides: list[str]) -> DictConfig:
     """Config of a finished run with some settings of its evaluation or its dataset replaced."""
     check_finished(folder)
     defaults = OmegaConf.load(CONF / "config.yaml")  # for runs that are older than a setting
-    config = OmegaConf.merge({"evaluation": defaults.evaluation}, OmegaConf.load(folder / "config.yaml"))
+    known = {"evaluation": defaults.evaluation, "dataset": {"missing": defaults.dataset.missing}}
+    config = OmegaConf.merge(known, OmegaConf.load(folder / "config.yaml"))
     OmegaConf.set_struct(config, True)
     for override in overrides:
         if not override.startswith(("evaluation.", "dataset.")) or "=" not in override:

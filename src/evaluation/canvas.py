@@ -20,6 +20,7 @@ LINE = 0.14  # height of a line of small text, in inches
 # Okabe & Ito's eight colours, then Tol's wine and indigo: distinct from each other and from grey for all readers
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#882255", "#332288"]
 MARKERS = "o^sD"  # of the first ten classes, the next ten, ...
+UNKNOWN = "#7fb2e5"  # of pixels that are not known: in print a middle grey
 GREYS = LinearSegmentedColormap.from_list("quiet", ["#ffffff", "#a0a0a0"])
 
 

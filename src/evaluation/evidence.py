@@ -40,13 +40,19 @@ class Evidence(Task):
     }
 
     def fits(self, model: Any, data: Any) -> bool:
-        """Models with one GP as decoder and Gaussian noise."""
-        return isinstance(model, HasEvidence) and isinstance(model.likelihood, Gaussian)
+        """Models with one GP as decoder and Gaussian noise, and complete training data."""
+        gaussian = isinstance(model, HasEvidence) and isinstance(model.likelihood, Gaussian)
+        return gaussian and bool(data.facts.complete)
 
     def check(self, model: Any, data: Any, settings: Settings) -> None:
         """Raise a UserError if the model has no evidence or the covariance does not fit into memory."""
         if not settings["exact_evidence"]:
             return
+        if not data.facts.complete:
+            raise UserError(
+                "evaluation.exact_evidence=true needs complete training data: each pattern of missing values has a "
+                "covariance of its own, of all points; leave the option out"
+            )
         if not self.fits(model, data):
             raise UserError(
                 "evaluation.exact_evidence=true needs a GP decoder with an active set (sas, bayesian_sas or gplvm), "

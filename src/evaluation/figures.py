@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from torch import Tensor
 from torch.distributions import Normal
@@ -23,6 +24,7 @@ from src.evaluation.canvas import (
     PAGE,
     PALETTE,
     SMALL,
+    UNKNOWN,
     add_legend,
     colour_bar,
     draw_points,
@@ -101,48 +103,56 @@ def latent_map(z: Tensor, y: Tensor | None, decode: Decode, title: str, names: S
 
 
 def reconstructions(
-    x: Tensor, mean: Tensor, sd: Tensor, n: int = 10, columns: Sequence[str] = (), unit: str = "value"
+    x: Tensor,
+    mean: Tensor,
+    sd: Tensor,
+    n: int = 10,
+    columns: Sequence[str] = (),
+    unit: str = "value",
+    mask: Tensor | None = None,
 ) -> Figure:
     """The first n observations, their reconstructions and predictive sd: rows of images, or curves for vectors.
 
-    Up to 30 columns that have names are shown by name.
+    Up to 30 columns that have names are shown by name. Pixels outside the mask are marked as unknown.
     """
     x, mean, sd = (t[:n].detach().cpu() for t in (x, mean, sd))
     if x.ndim > 2:
-        return image_rows(x, mean, sd)
+        return image_rows(x, mean, sd, None if mask is None else mask[:n])
     return named_panels(x, mean, sd, columns, unit) if 0 < len(columns) <= MAX_NAMES else curve_panels(x, mean, sd)
 
 
-def image_rows(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
+def image_rows(x: Tensor, mean: Tensor, sd: Tensor, mask: Tensor | None = None) -> Figure:
     """Three rows of images [n, C, H, W]; the sd is averaged over channels."""
-    n, _, height, width = x.shape
+    sd = sd.mean(1, keepdim=True)
+    return picture_rows(
+        [
+            ("image", x.clamp(0, 1) if mask is None else tinted(x, mask), 1.0, {"cmap": "gray", "vmax": 1}),
+            ("reconstruction", mean.clamp(0, 1), 1.0, {"cmap": "gray", "vmax": 1}),
+            ("predictive sd", sd, 0.0, {"cmap": "Greys", "vmax": sd.max().item()}),
+        ],
+        bar=2,
+    )
+
+
+def picture_rows(rows: Sequence[tuple[str, Tensor, float, dict[str, Any]]], bar: int) -> Figure:
+    """Labelled rows of images [n, C, H, W], each with its white and its style; row `bar` has a colour bar."""
+    n, _, height, width = rows[0][1].shape
     gap = max(1, width // 14)
     size = (PAGE - 1.2) / max(n, 10)  # of an image; labels and numbers take 1.2 inches
-    figure = Figure(figsize=(1.2 + n * size, 0.2 + 3 * size * height / (width + gap)), layout="constrained")
-    sd = sd.mean(1, keepdim=True)
-    rows: list[tuple[str, Tensor, float, dict[str, Any]]] = [
-        ("image", x.clamp(0, 1), 1.0, {"cmap": "gray", "vmax": 1}),
-        ("reconstruction", mean.clamp(0, 1), 1.0, {"cmap": "gray", "vmax": 1}),
-        ("predictive sd", sd, 0.0, {"cmap": "Greys", "vmax": sd.max().item()}),
-    ]
-    for axes, (name, images, white, style) in zip(figure.subplots(3), rows, strict=True):
+    figure = Figure(figsize=(1.2 + n * size, 0.2 + len(rows) * size * height / (width + gap)), layout="constrained")
+    for i, (axes, (name, images, white, style)) in enumerate(zip(figure.subplots(len(rows)), rows, strict=True)):
         shown = axes.imshow(tile(pad(images, (0, gap), value=white)[None]), vmin=0, **style)
         axes.set(xticks=[], yticks=[], frame_on=False)
         axes.set_ylabel(name, fontsize=SMALL, rotation=0, ha="right", va="center")
-    colour_bar(figure, shown, "", cax=axes.inset_axes((1.0, 0.05, 0.008, 0.9)))
+        if i == bar:
+            colour_bar(figure, shown, "", cax=axes.inset_axes((1.0, 0.05, 0.008, 0.9)))
     return figure
 
 
 def curve_panels(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
     """One panel per vector of [n, D]: the observation, its reconstruction, and a band of two sd around it."""
-    columns = min(5, len(x))
-    rows = -(-len(x) // columns)
-    figure = Figure(figsize=(PAGE, 0.4 + 1.1 * rows), layout="constrained")
-    for i, axes in enumerate(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat):
-        quiet(axes)
-        if i >= len(x):
-            axes.set_axis_off()
-            continue
+    figure, panels = vector_panels(len(x))
+    for i, axes in enumerate(panels):
         observed, centre, spread = array(x[i]), array(mean[i]), 2 * array(sd[i])
         d = np.arange(1, len(centre) + 1)
         axes.fill_between(d, centre - spread, centre + spread, color=PALETTE[4], alpha=0.4, linewidth=0, label="± 2 sd")
@@ -166,6 +176,60 @@ def named_panels(x: Tensor, mean: Tensor, sd: Tensor, columns: Sequence[str], un
         axes.set_title(f"test point {i + 1}", fontsize=SMALL, pad=2)
         axes.set_xlabel(unit, fontsize=SMALL)
     name_rows(figure.axes[0], columns)
+    add_legend(figure, figure.axes[0].get_legend_handles_labels()[0])
+    return figure
+
+
+def vector_panels(n: int) -> tuple[Figure, list[Axes]]:
+    """A figure with n panels on common axes, five to a row."""
+    columns = min(5, n)
+    rows = -(-n // columns)
+    figure = Figure(figsize=(PAGE, 0.4 + 1.1 * rows), layout="constrained")
+    panels = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    for i, axes in enumerate(panels):
+        quiet(axes)
+        if i >= n:
+            axes.set_axis_off()
+    return figure, panels[:n]
+
+
+def imputations(x: Tensor, mask: Tensor, hidden: Tensor, mean: Tensor, sd: Tensor) -> Figure:
+    """Points as they were seen (where `mask`) and filled in, the predictive sd, and the truth of `hidden` values."""
+    return imputed_curves(x, mask, hidden, mean, sd) if x.ndim == 2 else imputed_images(x, mask, hidden, mean, sd)
+
+
+def imputed_images(x: Tensor, mask: Tensor, hidden: Tensor, mean: Tensor, sd: Tensor) -> Figure:
+    """Four rows of images [n, C, H, W]; what is not known has a colour that no pixel has, in print a middle grey."""
+    spread = torch.where(mask, 0.0, sd).mean(1, keepdim=True)
+    grey = {"cmap": "gray", "vmax": 1}
+    return picture_rows(
+        [
+            ("seen", tinted(x, mask), 1.0, {}),
+            ("filled in", torch.where(mask, x, mean).clamp(0, 1), 1.0, grey),
+            ("predictive sd", spread, 0.0, {"cmap": "Greys", "vmax": spread.max().item()}),
+            ("truth", tinted(x, mask | hidden), 1.0, {}),
+        ],
+        bar=2,
+    )
+
+
+def tinted(x: Tensor, known: Tensor) -> Tensor:
+    """Images [n, C, H, W] in colour, light blue where they are not known."""
+    tint = torch.tensor(to_rgb(UNKNOWN), dtype=x.dtype).view(3, 1, 1)
+    return torch.where(known, x, tint).clamp(0, 1)
+
+
+def imputed_curves(x: Tensor, mask: Tensor, hidden: Tensor, mean: Tensor, sd: Tensor) -> Figure:
+    """One panel per vector of [n, D]: what was seen, and predictions with bars of two sd beside the hidden truth."""
+    figure, panels = vector_panels(len(x))
+    d = np.arange(1, x.shape[1] + 1)
+    for i, axes in enumerate(panels):
+        observed, missing, scored = array(mask[i]), array(~mask[i]), array(hidden[i])
+        marks: dict[str, Any] = {"linestyle": "", "markersize": 2.5}
+        axes.plot(d[observed], array(x[i])[observed], "o", color="black", label="seen", **marks)
+        bars: dict[str, Any] = {"color": PALETTE[0], "elinewidth": 0.8, "label": "filled in ± 2 sd"}
+        axes.errorbar(d[missing], array(mean[i])[missing], 2 * array(sd[i])[missing], fmt="s", ms=2, **bars)
+        axes.plot(d[scored], array(x[i])[scored], "x", color=PALETTE[5], label="truth", **marks)
     add_legend(figure, figure.axes[0].get_legend_handles_labels()[0])
     return figure
 

@@ -47,4 +47,5 @@ class Generation(Task):
         assert test.aux is not None
         z = model.generate(test.aux.to(model.device)).mean
         generated = decoded(model, z, None, test.aux).mean
-        return {"views": test.x.float().numpy(), "generated_views": generated.float().numpy()}
+        views = subject.data.test.truth(test.index)  # to look at
+        return {"views": views.float().numpy(), "generated_views": generated.float().numpy()}

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch import uint8 as byte
 from torch.distributions import Normal
 
+from src.data.batch import Batch
 from src.evaluation.task import Arrays, Subject, Task, decoded
 from src.models.capabilities import HasLatents
 from src.models.likelihoods import masked
@@ -65,6 +66,7 @@ class LatentSpace(Task):
             "images": as_bytes(x, scale),
             "reconstructions": as_bytes(mean, scale),
         }
+        arrays |= incomplete_points(subject, drawn, mean, scale)
         if drawn.y is not None and data.facts.target.kind == "class":
             arrays["labels"] = drawn.y.numpy()
             if data.facts.classes:
@@ -96,13 +98,26 @@ def decoded_grid(subject: Subject, z: Tensor, scale: tuple[float, float]) -> Arr
     return arrays
 
 
+def incomplete_points(subject: Subject, drawn: Batch, mean: Tensor, scale: tuple[float, float]) -> Arrays:
+    """What was observed of test points, in bits; of values hidden on purpose also the truth and the RMSE of a point."""
+    test = subject.data.test
+    if drawn.mask is None:
+        return {}
+    arrays = {"seen": np.packbits(drawn.mask.flatten(1).numpy(), axis=1)}
+    if test.hidden is None:
+        return arrays
+    truth = subject.model.as_float(test.truth(drawn.index)).cpu()
+    error = rmse_of_each(truth - mean, test.hidden[drawn.index])
+    return arrays | {"truth": as_bytes(truth, scale), "hidden_error": error.float().numpy()}
+
+
 def rmse_of_each(error: Tensor, mask: Tensor | None) -> Tensor:
-    """The root mean squared error [n] of the observed values of each point; 0 for a point without any."""
+    """The root mean squared error [n] of the values of each point that the mask selects; 0 for a point without any."""
     squared = error.flatten(1).square()
     if mask is None:
         return squared.mean(1).sqrt()
-    observed = mask.flatten(1)
-    return (masked(squared, observed).sum(1) / observed.sum(1).clamp_min(1)).sqrt()
+    chosen = mask.flatten(1)
+    return (masked(squared, chosen).sum(1) / chosen.sum(1).clamp_min(1)).sqrt()
 
 
 def as_bytes(x: Tensor, scale: tuple[float, float]) -> np.ndarray:

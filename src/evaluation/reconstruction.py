@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,16 +43,8 @@ class Reconstruction(Task):
 
     def scores(self, subject: Subject) -> Scores:
         """Scores with active sets of the model's own size, and of a larger one."""
-        model, data, draws = subject.model, subject.data, subject.settings["active_sets"]
-        if not isinstance(model, ConditionsOnPoints):
-            return predictive_scores(model, data.test, subject.test_latents, [model.given()])
-        found: Scores = {}
-        larger = min(subject.settings["condition_on"], len(data.train))
-        for size in dict.fromkeys((model.active_size, larger)):
-            sets = active_sets(model, data.train, size, draws, subject.seed)
-            scores = predictive_scores(model, data.test, subject.test_latents, sets)
-            found |= scores if size == model.active_size else with_size(scores, size)
-        return found
+        model, test = subject.model, subject.data.test
+        return over_active_sets(subject, lambda sets: predictive_scores(model, test, subject.test_latents, sets))
 
     def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
         """The first test points, their reconstructions and predictive sd; for a table also the error by column."""
@@ -63,23 +55,13 @@ class Reconstruction(Task):
         unit = "standardised value" if facts.centre else "value"
         prediction = decoded(model, subject.test_latents[: len(test)], subject.given, test.aux)
         x = model.as_float(test.x.to(model.device)).cpu()
-        yield "reconstructions", figures.reconstructions(x, *prediction, SHOWN, facts.columns, unit)
+        yield "reconstructions", figures.reconstructions(x, *prediction, SHOWN, facts.columns, unit, test.mask)
         if facts.columns:
             yield "columns", figures.column_errors(column_rmse(subject), facts.columns, unit)
 
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
         """One line per kind of active set, with the published values below it."""
-        names = [name for name in self.metrics if name in metrics]
-        sizes = [key.removeprefix("rmse") for key in metrics if re.fullmatch(r"rmse(_c\d+)?", key)]
-        lines = [f"{'test data':<20}" + "".join(f"{name:>18}" for name in names)] if sizes else []
-        for size in sizes:
-            given = f"given {size[2:]} points" if size else "given an active set" if "rmse_sd" in metrics else ""
-            for kind, label in (("", given), ("_mixture", "mixture over sets")):
-                keys = [f"{name}{size}{kind}" for name in names]
-                if keys[0] in metrics:
-                    lines.append(f"{label:<20}" + "".join(f"{with_sd(metrics, key):>18}" for key in keys))
-                if any(key in published for key in keys):
-                    lines.append(f"{'published':<20}" + "".join(f"{published.get(key, ''):>18}" for key in keys))
+        lines = score_lines("test data", {name: name for name in self.metrics if name in metrics}, metrics, published)
         return [*lines, ""] if lines else []
 
 
@@ -92,6 +74,19 @@ def column_rmse(subject: Subject) -> Tensor:
         seen = torch.ones_like(error) if chunk.mask is None else chunk.mask
         totals += torch.stack([error.square().sum(0), seen.sum(0)])
     return (totals[0] / totals[1].clamp_min(1)).sqrt()
+
+
+def over_active_sets(subject: Subject, score: Callable[[Sequence[Any]], Scores]) -> Scores:
+    """Scores given active sets of the model's own size, and of a larger one; others are scored once, given nothing."""
+    model, train = subject.model, subject.data.train
+    if not isinstance(model, ConditionsOnPoints):
+        return score([model.given()])
+    found: Scores = {}
+    larger = min(subject.settings["condition_on"], len(train))
+    for size in dict.fromkeys((model.active_size, larger)):
+        scores = score(active_sets(model, train, size, subject.settings["active_sets"], subject.seed))
+        found |= scores if size == model.active_size else with_size(scores, size)
+    return found
 
 
 def active_sets(model: ConditionsOnPoints, train: Split, size: int, count: int, seed: int) -> list[Any]:
@@ -114,10 +109,14 @@ def predictive_scores(model: HasLatents, test: Split, z: Tensor, givens: Sequenc
         values += chunk.x.numel() if chunk.mask is None else int(chunk.mask.sum())
     totals /= values
     totals[:, 0].sqrt_()
-    single, mixture = totals[:-1], totals[-1]
-    names = ("rmse", "mae", model.likelihood.score)
+    return named_scores(("rmse", "mae", model.likelihood.score), totals)
+
+
+def named_scores(names: Sequence[str], values: Tensor) -> Scores:
+    """Mean and sd over S active sets of values [S + 1, scores], and those of the mixture, which is the last row."""
+    single, mixture = values[:-1], values[-1]
     scores = dict(zip(names, single.mean(0).tolist(), strict=True))
-    if len(givens) > 1:
+    if len(single) > 1:
         scores |= {f"{name}_sd": sd for name, sd in zip(names, single.std(0).tolist(), strict=True)}
         scores |= {f"{name}_mixture": value for name, value in zip(names, mixture.tolist(), strict=True)}
     return scores
@@ -141,8 +140,27 @@ def chunk_totals(model: HasLatents, chunk: Batch, z: Tensor, givens: Sequence[An
 
 def with_size(scores: Scores, size: int) -> Scores:
     """The same scores with the size in their names: `rmse_sd` -> `rmse_c2000_sd`."""
-    parts = {key: key.partition("_") for key in scores}
-    return {f"{name}_c{size}{line}{rest}": scores[key] for key, (name, line, rest) in parts.items()}
+    return {re.sub(r"((_mixture)?(_sd)?)$", rf"_c{size}\1", key, count=1): value for key, value in scores.items()}
+
+
+def score_lines(
+    title: str, names: Mapping[str, str], metrics: Scores, published: Mapping[str, str], single: str = ""
+) -> list[str]:
+    """A table of scores by the heads of their columns: one line per kind of active set, or one labelled `single`."""
+    if not names:
+        return []
+    first = next(iter(names.values()))
+    sizes = [key.removeprefix(first) for key in metrics if re.fullmatch(rf"{first}(_c\d+)?", key)]
+    lines = [f"{title:<20}" + "".join(f"{head:>18}" for head in names)]
+    for size in sizes:
+        given = f"given {size[2:]} points" if size else "given an active set" if f"{first}_sd" in metrics else single
+        for kind, label in (("", given), ("_mixture", "mixture over sets")):
+            keys = [f"{name}{size}{kind}" for name in names.values()]
+            if keys[0] in metrics:
+                lines.append(f"{label:<20}" + "".join(f"{with_sd(metrics, key):>18}" for key in keys))
+            if any(key in published for key in keys):
+                lines.append(f"{'published':<20}" + "".join(f"{published.get(key, ''):>18}" for key in keys))
+    return lines
 
 
 def with_sd(metrics: Scores, key: str) -> str:

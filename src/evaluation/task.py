@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions import MultivariateNormal
 from tqdm import tqdm
 
 from src.data.batch import Split
 from src.models.capabilities import HasLatents
+from src.models.posterior import Point, Posterior
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,9 +47,14 @@ class Subject:
     history: Sequence[Mapping[str, float]] = field(default=())  # one row per epoch, if the model was just trained
 
     @cached_property
+    def test_posterior(self) -> "Latents":
+        """q(z) of the test split."""
+        return latents_of(self.model, self.data.test, seen=False)
+
+    @property
     def test_latents(self) -> Tensor:
         """The latent means [n, Q] of the test split, on the CPU."""
-        return latent_means(self.model, self.data.test, seen=False)
+        return self.test_posterior.mean
 
     @cached_property
     def train_latents(self) -> Tensor:
@@ -64,6 +71,22 @@ class Subject:
         aux = self.data.test.aux
         at = None if aux is None else aux[:1].expand(len(z), -1)
         return decoded(self.model, z, self.given, at)
+
+
+class Latents(NamedTuple):
+    """q(z) of n points, on the CPU."""
+
+    mean: Tensor  # [n, Q]
+    spread: Tensor | None  # the sd [n, Q], or the Cholesky factor of the covariance [n, Q, Q]; None for points
+
+    def draws(self, count: int, seed: int) -> Tensor:
+        """Samples [count, n, Q] in pairs around the mean, so that a linear function of z has its exact mean."""
+        if self.spread is None:
+            return self.mean.unsqueeze(0)
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(count // 2, *self.mean.shape, generator=generator, dtype=self.mean.dtype)
+        step = self.spread * noise if self.spread.ndim == 2 else (self.spread @ noise.unsqueeze(-1)).squeeze(-1)
+        return torch.cat([self.mean + step, self.mean - step])
 
 
 class Decoded(NamedTuple):
@@ -111,11 +134,41 @@ class Task:
 @torch.no_grad()
 def latent_means(model: HasLatents, split: Split, seen: bool) -> Tensor:
     """The latent means [n, Q] of a split, on the CPU; `seen` is True for the training split."""
-    dtype = model.dtype if isinstance(model.dtype, torch.dtype) else torch.float32
-    z = torch.empty(len(split), model.latent_dim, dtype=dtype)  # one tensor, as chunks would fragment the heap
-    for chunk in tqdm(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK), leave=False, disable=None):
-        z[chunk.index] = model.encode(chunk.to(model.device), seen).mean.cpu()
+    z = empty_latents(model, len(split))
+    for rows, q in encoded(model, split, seen):
+        z[rows] = q.mean.cpu()
     return z
+
+
+@torch.no_grad()
+def latents_of(model: HasLatents, split: Split, seen: bool) -> Latents:
+    """q(z) of a split, with the spread that many training points would need much memory for."""
+    z, spread = empty_latents(model, len(split)), None
+    for rows, q in encoded(model, split, seen):
+        z[rows], part = q.mean.cpu(), spread_of(q)
+        if part is not None:
+            spread = z.new_empty(len(split), *part.shape[1:]) if spread is None else spread
+            spread[rows] = part.cpu()
+    return Latents(z, spread)
+
+
+def encoded(model: HasLatents, split: Split, seen: bool) -> "Iterator[tuple[Tensor, Posterior]]":
+    """The rows and q(z) of each chunk of a split."""
+    for chunk in tqdm(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK), leave=False, disable=None):
+        yield chunk.index, model.encode(chunk.to(model.device), seen)
+
+
+def empty_latents(model: HasLatents, size: int) -> Tensor:
+    """Room for latents [n, Q], in one tensor, as chunks would fragment the heap."""
+    dtype = model.dtype if isinstance(model.dtype, torch.dtype) else torch.float32
+    return torch.empty(size, model.latent_dim, dtype=dtype)
+
+
+def spread_of(q: Posterior) -> Tensor | None:
+    """The sd of independent coordinates, or the Cholesky factor of a full covariance; None for a point."""
+    if isinstance(q, Point):
+        return None
+    return q.scale_tril if isinstance(q, MultivariateNormal) else q.stddev
 
 
 @torch.no_grad()

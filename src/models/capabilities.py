@@ -13,7 +13,7 @@ from torch.distributions import Distribution, Independent
 from src.data.batch import Batch
 from src.data.facts import Facts
 from src.models.likelihoods import Likelihood
-from src.models.posterior import Posterior
+from src.models.posterior import Amortised, Free, Posterior
 
 
 @runtime_checkable
@@ -71,6 +71,22 @@ class Generates(HasLatents, Protocol):
 
     def generate(self, aux: Tensor) -> Independent:
         """q(z | aux) of points that nobody has observed."""
+
+
+@runtime_checkable
+class Refines(HasLatents, Protocol):
+    """Has a bound of log p(x) for each point by itself, and finds the q(z) that is best for a point."""
+
+    latents: Amortised | Free
+
+    def recognise(self, batch: Batch) -> Posterior:
+        """What the encoder says about z."""
+
+    def refine(self, batch: Batch, start: Posterior, given: Any = None) -> Posterior:
+        """The q(z) with the highest bound, from `start`, with the decoder frozen."""
+
+    def lower_bound(self, batch: Batch, q: Posterior, given: Any = None, samples: int = 16) -> Tensor:
+        """E_q[log p(x | z)] - KL[q(z) || p(z)] of the observed values of each point [B]."""
 
 
 @runtime_checkable

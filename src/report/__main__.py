@@ -141,13 +141,14 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
 
 
 def all_tables(runs: "list[Run]", sweep: bool) -> "list[Table]":
-    """The papers' tables, the evidence and the table of all runs."""
+    """The papers' tables, the hidden values, the evidence and the table of all runs."""
     from src.report.evidence import evidence_table
+    from src.report.imputation import imputation_table
     from src.report.settings import settings_table
     from src.report.tables import paper_tables
 
-    evidence = evidence_table(runs)
-    return [*paper_tables(runs, sweep), *([evidence] if evidence else []), settings_table(runs)]
+    own = [table for table in (imputation_table(runs), evidence_table(runs)) if table]
+    return [*paper_tables(runs, sweep), *own, settings_table(runs)]
 
 
 def write_tables(filled: "list[Table]", folder: Path, chosen: list[str]) -> None:

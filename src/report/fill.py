@@ -11,6 +11,7 @@ from pathlib import Path
 
 from src.report.evidence import evidence_table
 from src.report.formats import markdown_body
+from src.report.imputation import imputation_table
 from src.report.records import Run
 from src.report.settings import settings_table
 from src.report.tables import Table, left_out, paper_table
@@ -52,7 +53,7 @@ def filled(text: str, runs: Sequence[Run]) -> str:
 
 def table_of(name: str, runs: Sequence[Run], choice: dict[str, list[str]]) -> Table:
     """A table by name, or some of its rows and columns."""
-    others = {"evidence": evidence_table, "settings": settings_table}
+    others = {"imputation": imputation_table, "evidence": evidence_table, "settings": settings_table}
     if name in others and choice:
         raise UserError(f"table {name} cannot be narrowed: leave out {', '.join(choice)}")
     if name in others:

@@ -202,12 +202,14 @@ const explorer = { data: null, sheets: {}, column: 0, row: 0, picked: null, over
 async function openExplorer(i) {
   const e = data.explorers[i];
   const load = async (src) => { const image = new Image(); image.src = src; await image.decode(); return image; };
-  const names = ["mean", "images", "reconstructions", "sdImages"].filter((name) => e[name]);
+  const names = ["mean", "images", "reconstructions", "truth", "sdImages"].filter((name) => e[name]);
   const sheets = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await load(e[name])])));
   Object.assign(explorer, { data: e, sheets, column: e.side >> 1, row: e.side >> 1, picked: null });
   $("sd-panel").hidden = !e.sdImages;
-  $("kind").textContent = `test ${kind(e)}`;
   $("sd-scale").textContent = e.sdImages ? `0 to ${shown(e.sdRange[1])}` : "";
+  $("truth-panel").hidden = !e.truth;
+  $("image-name").textContent = `test ${kind(e)}${e.incomplete ? ", as seen" : ""}`;
+  $("reconstruction-name").textContent = e.incomplete ? "filled in" : "its reconstruction";
   const byLabel = document.querySelector("[name=colour][value=label]");
   byLabel.disabled = !e.labels;
   if (!e.labels) document.querySelector("[name=colour][value=error]").checked = true;
@@ -319,7 +321,9 @@ function pick(i) {
   explorer.picked = i;
   drawTile("image", explorer.sheets.images, i, e.columns);
   drawTile("reconstruction", explorer.sheets.reconstructions, i, e.columns);
-  $("picked").textContent = `test ${kind(e)}${e.labels ? `, label ${className(e, e.labels[i])}` : ""}, RMSE ${shown(e.error[i])}`;
+  if (e.truth) drawTile("truth", explorer.sheets.truth, i, e.columns);
+  const errors = e.truth ? `RMSE ${shown(e.error[i])} of seen, ${shown(e.hiddenError[i])} of hidden pixels` : `RMSE ${shown(e.error[i])}`;
+  $("picked").textContent = `test ${kind(e)}${e.labels ? `, label ${className(e, e.labels[i])}` : ""}, ${errors}`;
 }
 
 function drawLegend() {

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import to_rgb
 
-from src.evaluation.canvas import PALETTE
+from src.evaluation.canvas import PALETTE, UNKNOWN
 from src.evaluation.task import Arrays
 from src.report import formats
+from src.report.imputation import hiding
 from src.report.labels import label, metric_of, short
 from src.report.records import Records, Run, differing
 from src.report.settings import overview_metrics
@@ -23,6 +25,7 @@ from src.runs.record import now
 HERE = Path(__file__).parent
 MAX_EXPLORERS, MAX_BYTES = 12, 10_000_000  # of all explorers' pixels, before compression to about a third
 CURVE_POINTS = 150
+TINT = np.array([round(255 * part) for part in to_rgb(UNKNOWN)], np.uint8).reshape(3, 1, 1)  # of pixels nobody has seen
 CAPTIONS = {
     "latents": "Test data in latent space, {}; grey: predictive sd, on a scale of its own in each map",
     "generation": "Unseen views, generated from object and angle alone, {}",
@@ -189,7 +192,7 @@ def notes(records: Records, without: Sequence[str], explorable: int) -> str:
 def points_each(explored: Sequence[Arrays]) -> int:
     """How many test images each explorer shows, so that all of them and the grids fit into the page."""
     grids = sum(found[key].size for found in explored for key in ("grid_mean", "grid_sd_images") if key in found)
-    pixels = 2 * sum(math.prod(found["images"].shape[1:]) for found in explored)
+    pixels = sum(math.prod(found["images"].shape[1:]) * (5 if "seen" in found else 2) for found in explored)
     return max(100, (MAX_BYTES - grids) // max(1, pixels))
 
 
@@ -200,7 +203,7 @@ def explorer_of(run: Run, points: int) -> dict[str, Any]:
     n, side = min(points, len(arrays["z"])), len(grid)
     return {
         "run": run.name,
-        "title": title(run),
+        "title": ", ".join([title(run), *filter(None, [hiding(run.levels)])]),
         "shape": as_image_shape(shape),
         "range": arrays["range"].tolist(),
         "side": side,
@@ -214,9 +217,26 @@ def explorer_of(run: Run, points: int) -> dict[str, Any]:
         "classes": arrays["classes"].tolist() if "classes" in arrays else None,
         "error": [rounded(value, 4) for value in arrays["error"][:n].tolist()],
         "columns": math.isqrt(n - 1) + 1,
-        "images": sprite(arrays["images"][:n], math.isqrt(n - 1) + 1),
-        "reconstructions": sprite(arrays["reconstructions"][:n], math.isqrt(n - 1) + 1),
+        **test_images(arrays, n),
     }
+
+
+def test_images(arrays: Arrays, n: int) -> dict[str, Any]:
+    """The first n test images and their reconstructions; if pixels are missing: as seen, filled in, and the truth."""
+    images, reconstructions, columns = arrays["images"][:n], arrays["reconstructions"][:n], math.isqrt(n - 1) + 1
+    if "seen" not in arrays or images.ndim != 4:
+        return {"images": sprite(images, columns), "reconstructions": sprite(reconstructions, columns)}
+    bits = np.unpackbits(arrays["seen"][:n], axis=1, count=math.prod(images.shape[1:]))
+    seen = bits.reshape(images.shape).astype(bool)
+    found: dict[str, Any] = {
+        "incomplete": True,
+        "images": sprite(np.where(seen, images, TINT), columns),
+        "reconstructions": sprite(np.where(seen, images, reconstructions), columns),
+    }
+    if "truth" in arrays:
+        found["truth"] = sprite(arrays["truth"][:n], columns)
+        found["hiddenError"] = [rounded(value, 4) for value in arrays["hidden_error"][:n].tolist()]
+    return found
 
 
 def sd_images(arrays: Arrays, shape: tuple[int, ...], side: int) -> dict[str, Any]:

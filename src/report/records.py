@@ -132,8 +132,9 @@ def read_run(folder: Path) -> Run:
     check_config(config)
     status = current_status(folder, content)
     scores = whole_json(folder / "metrics.json") if status == "done" else {}
-    metrics = valid_metrics(config, scores)
-    return Run(folder, name["model"], name["dataset"], status, config, content, metrics, later_evaluations(folder))
+    later = later_evaluations(folder)
+    metrics = valid_metrics(config, {**added_metrics(folder, later), **scores} if scores else {})
+    return Run(folder, name["model"], name["dataset"], status, config, content, metrics, list(later.values()))
 
 
 def check_config(config: Config) -> None:
@@ -153,10 +154,16 @@ def valid_metrics(config: Config, scores: dict[str, Any]) -> dict[str, float]:
     return {key: value for key, value in numbers.items() if not (bits and key.partition("_")[0] == "nlpd")}
 
 
-def later_evaluations(folder: Path) -> list[dict[str, Any]]:
-    """The metrics of every complete file that `python -m src.evaluate` left."""
+def later_evaluations(folder: Path) -> dict[str, dict[str, Any]]:
+    """The metrics of every complete file that `python -m src.evaluate` left, by the names of the files."""
     paths = sorted((folder / "evaluations").glob("*.json"))
-    return [content.get("metrics", {}) for path in paths if (content := json_or_nothing(path))]
+    return {path.stem: content.get("metrics", {}) for path in paths if (content := json_or_nothing(path))}
+
+
+def added_metrics(folder: Path, later: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Metrics of later evaluations with the run's own settings, which can only add to its metrics."""
+    own = folder.name.rpartition("-")[2]
+    return {key: value for name, found in later.items() if name.startswith(own) for key, value in found.items()}
 
 
 def current_status(folder: Path, content: dict[str, Any]) -> str:

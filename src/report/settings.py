@@ -10,8 +10,13 @@ from src.report.records import Run, differing
 from src.report.tables import Row, Table
 from src.runs.published import Place
 
-# The evidence has a table of its own. Objectives are bounds of different kinds (bits, reals): see the curves.
-ELSEWHERE = ("exact_evidence", "sas_estimate", "objective")
+# The evidence and the medians of hidden values are in tables of their own. Objectives and bounds are of different kinds
+# (bits, reals), so they have no column for all models: see the curves, and the metrics of each run.
+ELSEWHERE = (
+    *("exact_evidence", "sas_estimate", "objective", "bound_train", "bound_test"),
+    *("refined_bound_train", "refined_bound_test"),
+    *(f"imputation_{score}_median" for score in ("rmse", "mae", "nlpd", "nlp")),
+)
 
 
 def overview_metrics(runs: Iterable[Run]) -> list[str]:

@@ -1,5 +1,6 @@
 """The evidence of training points: exact against the direct computation, the estimate where it is exact too."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,6 +132,20 @@ def test_a_model_without_a_gp_is_an_error_only_if_asked() -> None:
     assert Evidence().fits(sas(data, 10), data)
     with pytest.raises(UserError, match=r"needs a GP decoder with an active set .*, not VAE"):
         Evidence().check(vae, data, ASKED)
+
+
+def test_incomplete_training_data_have_no_evidence() -> None:
+    """Incomplete test data do not matter."""
+    data, model = curve(), sas(curve(), 10)
+    x = noisy_curve()
+    holes = replace(split_of(x), mask=torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) > 0.1)
+    train, test = MadeUp(holes, split_of(x)), MadeUp(split_of(x), holes)
+    assert Evidence().fits(model, test) and not Evidence().fits(model, train)
+    Evidence().check(model, test, ASKED)
+    Evidence().check(model, train, SETTINGS)
+    with pytest.raises(UserError, match="needs complete training data"):
+        Evidence().check(model, train, ASKED)
+    assert evidence(model, test) == evidence(model, data)
 
 
 def test_more_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The figures show what was decoded, where it was decoded."""
 
+import math
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,16 @@ def test_reconstructions_are_three_named_rows(shape: tuple[int, ...]) -> None:
         assert row.shape == (shape[1], 10 * width, images.shape[1])
         np.testing.assert_allclose(row[:, 9 * width : -1], images[9].permute(1, 2, 0))
     assert panel(figure, 2).images[0].get_clim() == (0, pytest.approx(sd[:10].mean(1).max().item()))
+
+
+def test_pixels_that_nobody_has_seen_have_a_colour_of_their_own() -> None:
+    """In place of the black that bytes have there, or of NaN."""
+    x, mask = torch.rand(3, *GREY), torch.rand(3, *GREY) < 0.5
+    figure = figures.reconstructions(x.masked_fill(~mask, math.nan), x, x, mask=mask)
+    shown = np.asarray(figure.axes[0].images[0].get_array())[:, : GREY[2]]
+    seen = mask[0, 0].numpy()
+    np.testing.assert_allclose(shown[seen], np.repeat(x[0, 0].numpy()[seen][:, None], 3, 1))
+    assert len(np.unique(shown[~seen], axis=0)) == 1 and np.ptp(shown[~seen][0]) > 0.2
 
 
 @pytest.mark.parametrize("n", [1, 7, 10])

@@ -31,7 +31,7 @@ class Generating(Known):
     def generate(self, aux: Tensor) -> Independent:
         return Independent(Normal(aux, 2.0), 1)
 
-    def encode(self, batch: Batch, seen: bool) -> Independent:  # type: ignore[override]
+    def encode(self, batch: Batch, seen: bool) -> Independent:
         raise AssertionError("the images of test views are not to be seen")
 
 
@@ -58,6 +58,14 @@ def test_the_first_views_are_kept() -> None:
     arrays = Generation().artifacts(subject(Generating, DATA))
     assert np.array_equal(arrays["views"], X)
     assert np.array_equal(arrays["generated_views"], torch.cat([AUX, torch.zeros(2, 1)], 1))
+
+
+def test_hidden_pixels_of_views_are_shown_but_not_scored() -> None:
+    hidden = torch.zeros_like(X, dtype=torch.bool)
+    hidden[0, 2] = True
+    data = Views(split_of(X, aux=AUX, mask=~hidden, hidden=hidden))
+    arrays = Generation().artifacts(subject(Generating, data))
+    assert np.array_equal(arrays["views"], X)
 
 
 def test_it_takes_views_of_objects_and_a_model_that_generates() -> None:

@@ -120,6 +120,24 @@ def test_missing_values_count_in_nothing() -> None:
         assert error == pytest.approx({0.0: 0.5 / math.sqrt(2), 1.0: 0.5 / math.sqrt(3), 2.0: 0.0}[z[0]])
 
 
+def test_incomplete_points_keep_what_was_seen_and_the_hidden_truth() -> None:
+    """Predictions of the third value are 0; of two of the points it is hidden, of one it is missing anyway."""
+    x = KNOWN.clone()
+    x[2, 2] = math.nan
+    mask = torch.tensor([[True, True, False]]).expand(3, 3)
+    hidden = torch.tensor([[False, False, True], [False, False, True], [False, False, False]])
+    data = MadeUp(split_of(KNOWN), split_of(x, mask=mask, hidden=hidden))
+    arrays = kept(data, Known(data.facts))
+    seen = np.unpackbits(arrays["seen"], axis=1, count=3).astype(bool)
+    assert (seen == mask.numpy()).all() and arrays["range"].tolist() == [0.0, 2.0]
+    for z, error, truth in zip(arrays["z"].tolist(), arrays["hidden_error"], arrays["truth"], strict=True):
+        assert error == {0.0: 0.5, 1.0: 0.5, 2.0: 0.0}[z[0]]
+        assert truth[0] == round(z[0] / 2 * 255) and truth[2] == (64 if z[0] == 0 else 0)
+    without = kept(MadeUp(split_of(KNOWN), split_of(x, mask=mask)), Known(data.facts))
+    assert "seen" in without and "truth" not in without
+    assert "seen" not in kept(MadeUp(split_of(KNOWN)), Known(data.facts))
+
+
 @pytest.mark.parametrize(
     ("y", "coloured"), [(torch.tensor([0, 1, 1]), True), (torch.zeros(3, 1), False), (None, False)]
 )

@@ -17,7 +17,10 @@ from src.runs.errors import UserError
 from tests.evaluation.subjects import SETTINGS, Known, KnownActive, MadeUp, subject
 from tests.evaluation.test_prediction import Predicting
 
-ORDER = ["reconstruction", "prediction", "neighbours", "generation", "paths", "latent_space", "evidence", "cost"]
+ORDER = [
+    *("reconstruction", "imputation", "prediction", "neighbours", "generation"),
+    *("paths", "latent_space", "evidence", "amortisation", "cost"),
+]
 ROWS = ({"loss": -1.0, "seconds": 2.0},)
 
 
@@ -171,7 +174,7 @@ def new_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("new_task")
 def test_a_new_task_is_one_file(tmp_path: Path) -> None:
-    assert [task.name for task in registry.tasks()] == [*ORDER[:3], "count", *ORDER[3:]]
+    assert [task.name for task in registry.tasks()] == [*ORDER[:4], "count", *ORDER[4:]]
     known = subject(Known, known_data())
     scores = registry.scores(known)
     assert scores["test_points"] == 12 and scores["accuracy_1nn"] <= 1

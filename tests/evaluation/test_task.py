@@ -1,15 +1,18 @@
 """What a task is given: latents of each split, told whether they were seen, and decoded observations."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from src.data.batch import split_of
+from src.data.batch import Batch, split_of
 from src.data.moving_ball import MovingBall
 from src.evaluation import task
-from src.evaluation.task import Metric, Task, decoded, latent_means
-from tests.evaluation.subjects import Known, MadeUp, built, noisy_curve, subject
+from src.evaluation.task import Latents, Metric, Task, decoded, latent_means
+from src.models.posterior import Posterior, gaussian
+from tests.evaluation.subjects import Known, LinearDecoder, MadeUp, built, incomplete, noisy_curve, subject
 
 DATA = MadeUp(split_of(torch.arange(30.0).view(10, 3)), split_of(torch.arange(12.0).view(4, 3)))
 
@@ -60,6 +63,37 @@ def test_videos_are_encoded_whole() -> None:
     with torch.no_grad():
         at_once = model.encode(data.test.all(), seen=False).mean
     torch.testing.assert_close(latent_means(model, data.test, seen=False), at_once, rtol=1e-8, atol=1e-10)
+
+
+def test_the_spread_of_latents_comes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A point has none, independent coordinates have an sd, and others the root of their covariance."""
+    monkeypatch.setattr(task, "CHUNK", 3)
+    data = MadeUp(incomplete(4), replace(incomplete(10), groups=torch.arange(10) % 4))
+    q = subject(LinearDecoder, data).test_posterior
+    exact = LinearDecoder(data.facts).exact(data.test.all())
+    assert q.spread is not None
+    torch.testing.assert_close(q.mean, exact.mean)
+    torch.testing.assert_close(q.spread @ q.spread.mT, exact.covariance_matrix)
+    assert subject(Known, DATA).test_posterior.spread is None
+
+    class Diagonal(LinearDecoder):
+        def encode(self, batch: Batch, seen: bool) -> Posterior:
+            found = self.exact(batch)
+            return gaussian(found.mean, found.variance)
+
+    diagonal = subject(Diagonal, data).test_posterior.spread
+    torch.testing.assert_close(diagonal, exact.stddev)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_draws_have_the_moments_of_q(full: bool) -> None:
+    mean, root = torch.tensor([[1.0, -2.0]]).double(), torch.tensor([[[2.0, 0.0], [1.0, 0.5]]]).double()
+    q = Latents(mean, root if full else torch.tensor([[2.0, 0.5]]).double())
+    z = q.draws(40_000, seed=0)[:, 0]
+    covariance = root[0] @ root[0].mT if full else torch.diag(torch.tensor([4.0, 0.25])).double()
+    torch.testing.assert_close(z.mean(0), mean[0])
+    torch.testing.assert_close(z.T.cov(), covariance, rtol=0.03, atol=0.03)
+    assert torch.equal(z, q.draws(40_000, seed=0)[:, 0]) and torch.equal(Latents(mean, None).draws(8, 0), mean[None])
 
 
 class Told(Known):

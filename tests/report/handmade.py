@@ -15,13 +15,22 @@ from src.runs.identity import Config
 VERSIONS = {"torch": "2.6.0"}
 
 
-def config_of(model: str, dataset: str, seed: int, active_set: int | None, epochs: int, **settings: Any) -> Config:
+def config_of(
+    model: str,
+    dataset: str,
+    seed: int,
+    active_set: int | None,
+    epochs: int,
+    missing: Any = None,
+    **settings: Any,
+) -> Config:
     """A resolved config with what matters to a report."""
+    hidden = {"missing": missing} if missing else {}
     return {
         "seed": seed,
         "rerun": False,
         "paths": {"data": "data", "outputs": "outputs"},
-        "dataset": {"_target_": f"src.data.{dataset}", "max_train": None, "max_test": None, "seed": seed},
+        "dataset": {"_target_": f"src.data.{dataset}", "max_train": None, "max_test": None, "seed": seed, **hidden},
         "trainer": {"max_epochs": epochs, "enable_progress_bar": True},
         "model": {
             "_target_": f"src.models.{model}",

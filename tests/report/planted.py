@@ -5,6 +5,8 @@ from tests.planting import mistake
 CELLS = ("src/report/cells.py", "tests/report/test_tables.py")
 FORMATS = ("src/report/formats.py", "tests/report/test_formats.py")
 RECORDS = ("src/report/records.py", "tests/report/test_records.py")
+IMPUTATION = ("src/report/imputation.py", "tests/report/test_imputation.py")
+PAGE = ("src/report/page.py", "tests/report/test_page.py")
 
 PLANTED = [
     mistake("failed runs displace finished ones", CELLS, 'sum(run.status == "done" for run in group)', "len(group)"),
@@ -13,4 +15,8 @@ PLANTED = [
     mistake(
         "10.25 is printed as 1.25", FORMATS, r're.sub(r"(?<![\d.])0\.(?=\d)", ".", text)', 'text.replace("0.", ".")'
     ),
+    mistake("a baseline counts once per model", IMPUTATION, "{run.seed: run.metrics", "{run.name: run.metrics"),
+    mistake("random and block share a column", IMPUTATION, '("dataset", *HIDDEN)', '("dataset",)'),
+    mistake("what was seen is filled in", PAGE, "np.where(seen, images, reconstructions)", "reconstructions"),
+    mistake("metrics of other settings are the run's own", RECORDS, " if name.startswith(own) for key", " for key"),
 ]

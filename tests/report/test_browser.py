@@ -13,7 +13,7 @@ import torch
 from src.report.__main__ import main
 from src.training import experiment
 from tests.configs import composed
-from tests.report.handmade import write_run
+from tests.report.handmade import write_explorer, write_run
 
 pytestmark = pytest.mark.browser
 
@@ -249,3 +249,39 @@ def test_the_page_is_as_wide_as_the_screen_and_lists_what_it_skipped(opened: Ope
     assert opened.page.locator("figure.table table").count() >= 2 and opened.page.locator(".gallery img").count() >= 1
     sizes = opened.page.eval_on_selector_all("img", "images => images.map(image => image.naturalWidth)")
     assert all(size > 0 for size in sizes)
+
+
+@pytest.fixture(scope="module")
+def incomplete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with hidden pixels and one without, made by hand, and their report."""
+    outputs, rng = tmp_path_factory.mktemp("incomplete"), np.random.default_rng(1)
+    folder = write_run(outputs, "sas", missing={"fraction": 0.5, "kind": "block", "split": None})
+    seen = rng.uniform(size=(120, 64)) < 0.5
+    truth = rng.integers(0, 256, (120, 1, 8, 8), np.uint8)
+    error = rng.uniform(size=120).astype(np.float32)
+    write_explorer(folder, (1, 8, 8), seen=np.packbits(seen, axis=1), truth=truth, hidden_error=error)
+    write_explorer(write_run(outputs, "vae", active_set=None), (1, 8, 8))
+    main([str(outputs)])
+    return outputs
+
+
+def test_an_incomplete_image_is_shown_as_seen_filled_in_and_beside_the_truth(browser: Any, incomplete: Path) -> None:
+    opened = Opened(browser, incomplete)
+    opened.choose("SAS-GP, MNIST, 50 % hidden in a block")
+    (folder,) = incomplete.glob("sas-*")
+    arrays = np.load(io.BytesIO((folder / "explorer.npz").read_bytes()))
+    seen = np.unpackbits(arrays["seen"], axis=1, count=64).reshape(-1, 8, 8).astype(bool)
+    for i in (3, 40):
+        opened.page.evaluate("i => pick(i)", i)
+        image, filled, truth = (opened.image(name)[..., :3] for name in ("image", "reconstruction", "truth"))
+        known = arrays["images"][i, 0]
+        assert (image[seen[i]] == known[seen[i]][:, None]).all()
+        assert len(np.unique(image[~seen[i]], axis=0)) == 1 and np.ptp(image[~seen[i]][0]) > 50  # a colour
+        np.testing.assert_array_equal(filled[..., 0], np.where(seen[i], known, arrays["reconstructions"][i, 0]))
+        np.testing.assert_array_equal(truth[..., 0], arrays["truth"][i, 0])
+        assert "of hidden pixels" in opened.page.inner_text("#picked")
+    assert opened.page.inner_text("#image-name") == "test image, as seen" and opened.page.is_visible("#truth")
+    opened.choose("VAE, MNIST")
+    assert opened.page.inner_text("#image-name") == "test image" and not opened.page.is_visible("#truth")
+    assert "hidden" not in opened.page.inner_text("#picked") and opened.complaints == []
+    opened.context.close()

@@ -1,5 +1,7 @@
 """The page holds all it needs, and nothing in a record can break it."""
 
+import base64
+import io
 import json
 import math
 import re
@@ -7,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from src.report import page, records, tables
 from src.report.settings import settings_table
@@ -87,6 +90,43 @@ def test_an_explorer_knows_the_names_of_its_classes(tmp_path: Path) -> None:
     write_explorer(write_run(tmp_path, "vae"), classes=np.array(["<b>cat", "dog"]))
     found = {explorer["title"]: explorer["classes"] for explorer in data_of(made(tmp_path))["explorers"]}
     assert found == {"SAS-GP, MNIST": None, "VAE, MNIST": ["<b>cat", "dog"]}
+
+
+def pixels(sprite: str) -> np.ndarray:
+    """The first image of a sprite of 4 x 4 images."""
+    with Image.open(io.BytesIO(base64.b64decode(sprite.partition(",")[2]))) as image:
+        return np.asarray(image)[:4, :4]
+
+
+def test_incomplete_images_are_shown_as_seen_and_filled_in_beside_the_truth(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    seen = rng.uniform(size=(120, 1, 4, 4)) < 0.5
+    truth = rng.integers(0, 256, (120, 1, 4, 4), np.uint8)
+    bits = np.packbits(seen.reshape(120, -1), axis=1)
+    folder = write_run(tmp_path, missing={"fraction": 0.5, "kind": "block", "split": None})
+    write_explorer(folder, seen=bits, truth=truth, hidden_error=np.full(120, 0.125, np.float32))
+    (explorer,) = data_of(made(tmp_path))["explorers"]
+    assert explorer["title"] == "Bayesian SAS-GP, MNIST, 50 % hidden in a block"
+    arrays = records.read(tmp_path).runs[0].arrays
+    where, image = seen[0, 0], arrays["images"][0, 0]
+    shown = pixels(explorer["images"])
+    assert (shown[where] == image[where][:, None]).all() and (shown[~where] == page.TINT.ravel()).all()
+    filled = pixels(explorer["reconstructions"])
+    assert (filled == np.where(where, image, arrays["reconstructions"][0, 0])).all()
+    assert (pixels(explorer["truth"]) == truth[0, 0]).all() and explorer["hiddenError"][0] == 0.125
+    assert explorer["incomplete"] is True
+
+
+def test_complete_images_have_no_truth_beside_them(tmp_path: Path) -> None:
+    write_explorer(write_run(tmp_path))
+    (explorer,) = data_of(made(tmp_path))["explorers"]
+    assert not {"truth", "hiddenError", "incomplete"} & explorer.keys()
+
+
+def test_missing_values_of_vectors_are_not_coloured(tmp_path: Path) -> None:
+    write_explorer(write_run(tmp_path), shape=(12,), seen=np.zeros((120, 2), np.uint8))
+    (explorer,) = data_of(made(tmp_path))["explorers"]
+    assert "incomplete" not in explorer
 
 
 def test_a_dataset_of_no_paper_has_its_own_name(tmp_path: Path) -> None:

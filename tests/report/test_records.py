@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -150,3 +151,16 @@ def test_a_sweep_is_its_cells_whether_they_ran_or_not(tmp_path: Path) -> None:
     again = records.of_sweep(records.read(tmp_path).runs, "smoke", ["model=sas,vae"])
     assert [run.status for run in again if run.model == "vae"] == ["failed"]
     assert other.name not in {run.name for run in again}
+
+
+def test_a_later_evaluation_with_the_own_settings_adds_metrics_and_changes_none(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, metrics={"rmse": 0.2})
+    (folder / "evaluations").mkdir()
+    own = folder.name.rpartition("-")[2]
+    for name, metrics in ((f"{own}-refined", {"rmse": 0.3, "amortisation_gap_test": 2.0}), ("00000000", {"mae": 0.1})):
+        (folder / "evaluations" / f"{name}.json").write_text(json.dumps({"metrics": metrics}))
+    (run,) = records.read(tmp_path).runs
+    assert run.metrics == {"rmse": 0.2, "amortisation_gap_test": 2.0} and len(run.evaluations) == 2
+    unfinished = write_run(tmp_path, seed=1, status="failed")
+    shutil.copytree(folder / "evaluations", unfinished / "evaluations")
+    assert records.read_run(unfinished).metrics == {}

@@ -37,6 +37,9 @@ def test_the_overview_has_the_metrics_of_tasks_that_can_be_better_without_their_
         "epochs": 1,
         "exact_evidence": 1,
         "own": 1,
+        "imputation_rmse_median": 1,
+        "mean_imputation_rmse": 1,
+        "bound_test": 1,
     }
     write_run(tmp_path, metrics={"accuracy_1nn": 0.7, "nlpd": -0.2, "seconds_per_epoch": 2.0, **others})
     assert overview_metrics(records.read(tmp_path).runs) == ["rmse", "nlpd", "accuracy_1nn", "seconds_per_epoch"]
