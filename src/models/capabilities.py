@@ -85,7 +85,7 @@ class Refines(HasLatents, Protocol):
     def refine(self, batch: Batch, start: Posterior, given: Any = None) -> Posterior:
         """The q(z) with the highest bound, from `start`, with the decoder frozen."""
 
-    def lower_bound(self, batch: Batch, q: Posterior, given: Any = None, samples: int = 16) -> Tensor:
+    def lower_bound(self, batch: Batch, q: Posterior, given: Any = None, draws: int = 16) -> Tensor:
         """E_q[log p(x | z)] - KL[q(z) || p(z)] of the observed values of each point [B]."""
 
 

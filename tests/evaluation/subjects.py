@@ -120,7 +120,7 @@ class LinearDecoder(Known):
     def refine(self, batch: Batch, start: Posterior, given: Any = None) -> Posterior:
         return self.exact(batch)
 
-    def lower_bound(self, batch: Batch, q: Posterior, given: Any = None, samples: int = 16) -> Tensor:
+    def lower_bound(self, batch: Batch, q: Posterior, given: Any = None, draws: int = 16) -> Tensor:
         """E_q[log p(x | z)] - KL[q || N(0, I)] over the observed values, in closed form."""
         assert isinstance(q, MultivariateNormal)
         p = self.decode(q.mean)
