@@ -16,7 +16,7 @@ from src.data.files import FromFiles, matlab, stratified
 
 
 class Frey(FromFiles):
-    """1,965 frames of a video of one face, [N, 1, 28, 20], without labels; a tenth, the same in every run, is the test."""
+    """1,965 frames of one face in a video, [N, 1, 28, 20], without labels; the same tenth in every run is the test."""
 
     files = sources.FileSet("Frey", "faces", {"frey_rawface.mat": "5aeb024d42b8a6091f30e5eb18c8a48d"}, {})
 

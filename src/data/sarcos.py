@@ -19,8 +19,9 @@ JOINTS = range(1, 8)
 class Sarcos(FromFiles):
     """3,559 + 890 points, [N, 21]: positions, velocities and accelerations; the targets are seven torques [N, 7].
 
-    These are the 4,449 rows of the public test file, split 80/20, the same in every run. With `standardise` each input and each torque has mean 0 and sd 1 over the training
-    rows (Rasmussen & Williams, 2006, standardise the inputs); without it, they are as in the file (AutoGP).
+    These are the 4,449 rows of the public test file, split 80/20, the same in every run. With `standardise`,
+    each input and each torque has mean 0 and sd 1 over the training rows (Rasmussen & Williams, 2006, standardise the
+    inputs); without it, they are as in the file, as AutoGP uses them.
     """
 
     files = sources.FileSet(
