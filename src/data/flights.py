@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from datetime import date
 from functools import partial
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -69,9 +70,9 @@ def complete_flights(lines: Iterable[str], built: dict[str, int]) -> Iterator[tu
     rows = csv.reader(lines)
     names = next(rows)
     wanted = ("year", "month", "day", "dep_time", "arr_time", "arr_delay", "air_time", "distance", "tailnum")
-    places = [names.index(name) for name in wanted]
+    chosen = itemgetter(*(names.index(name) for name in wanted))
     for row in rows:
-        *numbers, plane = (row[place] for place in places)
+        *numbers, plane = chosen(row)
         if MISSING in numbers or plane not in built:
             continue
         year, month, day, departure, arrival, delay, in_air, distance = map(int, numbers)

@@ -14,6 +14,7 @@ from src.data.files import FromFiles
 
 SIDE = 28
 FIELD = 16  # characters per number in the files
+ROWS_AT_ONCE = 2000
 CLASSES = ("wide", "tall")
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ def read_bits(archive: zipfile.ZipFile, name: str) -> Tensor:
     line = FIELD * (SIDE**2 + 1) + 1
     parts = []
     with archive.open(name) as file:
-        while chunk := file.read(2000 * line):
+        while chunk := file.read(ROWS_AT_ONCE * line):
             digits = np.frombuffer(chunk, np.uint8).reshape(-1, line)[:, 3:-1:FIELD]  # "   1.0000000e+00"
             parts.append(torch.from_numpy(digits == ord("1")))
     return torch.cat(parts)
@@ -83,22 +84,29 @@ class RectanglesImage(FromFiles):
         images, tall = torch.from_numpy(x[:, None]), torch.from_numpy((height > width).astype(np.int64))
         return split_of(images[:TRAIN], tall[:TRAIN]), split_of(images[TRAIN:], tall[TRAIN:])
 
-    def photographs(self) -> np.ndarray:
-        """All photographs, [13, 256, 512]."""
+    def photographs(self) -> list[np.ndarray]:
+        """The 13 photographs, of about 256 x 512 pixels."""
         from PIL import Image
 
         with zipfile.ZipFile(io.BytesIO(self.contents()[PHOTOGRAPHS])) as archive:
             names = sorted(archive.namelist())
-            return np.stack([np.asarray(Image.open(io.BytesIO(archive.read(name)))) for name in names])
+            return [np.asarray(Image.open(io.BytesIO(archive.read(name)))) for name in names]
 
 
-def draw_patches(photographs: np.ndarray, number: int, rng: np.random.Generator) -> np.ndarray:
-    """Random patches [number, 28, 28] that are not flat."""
-    windows = np.lib.stride_tricks.sliding_window_view(photographs, (SIDE, SIDE), axis=(1, 2))
+def draw_patches(photographs: list[np.ndarray], number: int, rng: np.random.Generator) -> np.ndarray:
+    """Random patches [number, 28, 28], as many from each photograph, in random order."""
+    each = -(-number // len(photographs))
+    patches = np.concatenate([textured_patches(photograph, each, rng) for photograph in photographs])
+    return patches[rng.permutation(len(patches))[:number]]
+
+
+def textured_patches(photograph: np.ndarray, number: int, rng: np.random.Generator) -> np.ndarray:
+    """Random patches [number, 28, 28] of one photograph that are not flat."""
+    windows = np.lib.stride_tricks.sliding_window_view(photograph, (SIDE, SIDE))
     found: list[np.ndarray] = []
     while sum(map(len, found)) < number:
-        places = (rng.integers(size, size=10_000) for size in windows.shape[:3])
-        patches = windows[tuple(places)]
+        rows, columns = (rng.integers(size, size=number) for size in windows.shape[:2])
+        patches = windows[rows, columns]
         found.append(patches[patches.std((1, 2), dtype=np.float32) >= FLAT])
     return np.concatenate(found)[:number]
 
