@@ -71,7 +71,7 @@ def obtain(files: FileSet, root: Path) -> Obtained:
     if len(contents) == len(files.md5):
         return Obtained(contents, "the local root")
     if not files.sources:
-        raise by_hand(files, root)
+        raise by_hand(files, root, files.md5.keys() - contents.keys())
     try:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f".{files.name}.lock", timeout=SECONDS_FOR_THE_LOCK):
@@ -144,9 +144,9 @@ def not_obtained(files: FileSet, root: Path, problems: list[str]) -> UserError:
     return UserError("\n".join([*lines, by_hand, *(f"  {path}" for path in paths)]))
 
 
-def by_hand(files: FileSet, root: Path) -> UserError:
+def by_hand(files: FileSet, root: Path, missing: set[str]) -> UserError:
     """One sentence: which files belong where, and where they come from."""
-    wanted = ", ".join(f"{name} (MD5 {md5})" for name, md5 in files.md5.items())
+    wanted = ", ".join(f"{name} (MD5 {md5})" for name, md5 in files.md5.items() if name in missing)
     return UserError(f"{files.name} cannot be downloaded: put {wanted} into {root / files.folder}; {files.origin}")
 
 

@@ -44,7 +44,7 @@ def texture_files(names: Sequence[str]) -> sources.FileSet:
     wanted = [FILES[name] for name in names]
     md5 = {name: {**SCIKIT_IMAGE, **BRODATZ}[name] for name in wanted}
     in_wheel = {name: f"skimage/data/{name}" for name in wanted if name in SCIKIT_IMAGE}
-    wheel = partial(sources.registry_files, "scikit-image", in_wheel)
+    wheel: sources.Source = partial(sources.registry_files, "scikit-image", in_wheel)
     found = {"the wheel scikit-image by pip": wheel} if len(in_wheel) == len(wanted) else {}
     return sources.FileSet("Textures", "textures", md5, found, "no public address of Brodatz's textures is known")
 

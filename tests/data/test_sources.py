@@ -292,6 +292,9 @@ def test_files_without_a_source_are_asked_for_in_one_sentence(tmp_path: Path) ->
     wanted = ", ".join(f"{name} (MD5 {md5})" for name, md5 in MD5.items())
     assert str(caught.value) == f"Tiny cannot be downloaded: put {wanted} into {root / 'Tiny/raw'}; ask Ann"
     assert not root.exists()
+    (write_good(root / "Tiny/raw") / "labels").unlink()
+    with pytest.raises(UserError, match=r"put labels \(MD5 [0-9a-f]{32}\) into"):
+        obtain(tiny(), root)
 
 
 def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
