@@ -142,12 +142,6 @@ PLANTED = [
     mistake("classes are not kept in proportion", FILES, "random_state=0, stratify=y", "random_state=0"),
     mistake("the label is the family", ANURAN, "FEATURES, GENUS = slice(22), 23", "FEATURES, GENUS = slice(22), 22"),
     mistake("oil flow is not standardised", OIL, "    standardise = True\n", ""),
-    mistake(
-        "annular and stratified flows are mixed up",
-        OIL,
-        '("homogeneous", "annular", "stratified")',
-        '("homogeneous", "stratified", "annular")',
-    ),
     mistake("stages are those of the rows before", CELLS, "self.classes.index(row[0]) for row", "0 for row"),
     mistake("times are read as numbers", FLIGHTS, "60 * (clock // 100) + clock % 100", "clock"),
     mistake("flights with missing values are kept", FLIGHTS, "if MISSING in numbers or plane", "if plane"),

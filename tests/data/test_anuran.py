@@ -3,9 +3,22 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 
 from src.data.anuran import Anuran
+from tests.data.made_up import give
+
+
+def test_a_row_is_22_numbers_and_a_genus(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ",".join([*(f"MFCCs_{i:2}" for i in range(1, 23)), "Family,Genus,Species,RecordID"])
+    rows = [",".join([*map(str, range(n, n + 22)), f"family,{genus},species {n},{n}"]) for n, genus in enumerate("cab")]
+    give(monkeypatch, "\n".join([names, *rows]).encode())
+    data = Anuran("nowhere", batch_size=2)
+    data.setup()
+    assert torch.equal(data.train.all().x, torch.arange(3)[:, None] + torch.arange(22.0))
+    assert data.train.y is not None and data.train.y.tolist() == [2, 0, 1] and data.facts.classes == ("a", "b", "c")
+    assert data.facts.columns[0] == "MFCCs_1" and data.test is data.train
 
 
 def test_the_columns_are_as_in_the_file(data_root: Path, data_file: Callable[[str], Path]) -> None:

@@ -11,6 +11,19 @@ import torch
 
 from src.data.cells import QPCR, PBMC68k
 from src.runs.errors import UserError
+from tests.data.made_up import give
+
+
+def test_stages_are_in_the_order_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [f"{stage},{number},{-number}" for number, stage in enumerate(["2"] * 10 + ["16"] * 10)]
+    give(monkeypatch, "\n".join([",Actb,Ahcy", *rows]).encode())
+    data = QPCR("nowhere", batch_size="full")
+    data.setup()
+    assert data.facts.columns == ("Actb", "Ahcy") and data.facts.classes == ("2", "16")
+    for split, each in ((data.train, 8), (data.test, 2)):
+        x, y = split.all().x, split.y
+        assert y is not None and y.bincount().tolist() == [each, each]
+        assert torch.equal(y, (x[:, 0] >= 10).long()) and torch.equal(x[:, 1], -x[:, 0])
 
 
 def test_qpcr(data_root: Path, data_file: Callable[[str], Path]) -> None:

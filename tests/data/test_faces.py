@@ -14,6 +14,24 @@ from src.data import faces
 from src.data.faces import DRIVERS, TABLE, DrivFace, Frey, Olivetti, drivers_zip, face
 from src.data.files import matlab
 from src.data.sources import members_md5
+from tests.data.made_up import give, mat
+
+
+def test_the_images_of_made_up_files_are_upright(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every image has its number in its first row."""
+    frames = np.zeros((20, 28, 20), np.uint8)
+    frames[:, 0] = np.arange(20)[:, None]
+    give(monkeypatch, mat(ff=frames.reshape(20, -1).T))
+    train, test = Frey("nowhere", batch_size=1).load()
+    x = torch.cat([train.all().x, test.all().x])
+    assert x.shape == (20, 1, 28, 20) and set(x[:, 0, 0, 7].tolist()) == set(range(20)) and not x[:, :, 1:].any()
+
+    people = np.zeros((400, 64, 64), np.uint8)
+    people[:, 0] = (np.arange(400) // 10)[:, None]
+    give(monkeypatch, mat(faces=people.swapaxes(1, 2).reshape(400, -1).T))
+    for split in Olivetti("nowhere", batch_size=1).load():
+        x = split.all().x
+        assert split.y is not None and torch.equal(x[:, 0, 0, 7].long(), split.y) and not x[:, :, 1:].any()
 
 
 def test_frey(data_root: Path, data_file: Callable[[str], Path]) -> None:

@@ -54,10 +54,10 @@ def test_no_registry_is_named() -> None:
 
 
 def test_a_stratified_split_keeps_the_shares_of_the_classes_and_every_row() -> None:
-    x, y = np.arange(50, dtype=np.float32)[:, None], np.repeat([0, 1, 2], [10, 15, 25])
+    x, y = np.arange(500, dtype=np.float32)[:, None], np.repeat([0, 1, 2], [100, 150, 250])
     train, test = stratified(x, y)
     assert train.y is not None and test.y is not None
-    assert train.y.bincount().tolist() == [8, 12, 20] and test.y.bincount().tolist() == [2, 3, 5]
+    assert train.y.bincount().tolist() == [80, 120, 200] and test.y.bincount().tolist() == [20, 30, 50]
     rows = np.concatenate([train.all().x[:, 0], test.all().x[:, 0]])
-    assert sorted(rows) == list(range(50))
+    assert sorted(rows) == list(range(500))
     assert (y[train.all().x[:, 0].long()] == train.y.numpy()).all()

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from src.data.motion import CMU35, HIDDEN, motion
+from src.data.batch import split_of
+from src.data.motion import CMU35, HIDDEN, frames, hidden, motion
 from src.runs.errors import UserError
 
 FILE = "tables/cmu35WalkJog.mat"
@@ -28,6 +29,23 @@ def test_the_features_of_two_frames() -> None:
     assert (value["step x"], value["height"], value["step z"]) == (-4, 7, -6)
     assert (value["sin x"], value["cos z"]) == pytest.approx((0.5, 0.5))
     assert (value["turn sin y"], value["turn cos y"]) == pytest.approx((-1, 1))
+
+
+def test_each_sequence_loses_its_first_frame() -> None:
+    raw = np.random.default_rng(0).normal(size=(7, 62))
+    split = frames(raw, np.array([0, 0, 0, 1, 1, 1, 1]), jogs=range(1, 2))
+    assert split.y is not None and split.y.tolist() == [0, 0, 1, 1, 1]
+    expected = np.concatenate([motion(raw[:3]), motion(raw[3:])])
+    assert split.all().x.numpy() == pytest.approx(expected, abs=1e-6)
+
+
+def test_hiding_columns() -> None:
+    x = torch.arange(12.0).view(3, 4)
+    split = hidden(split_of(x), slice(1, 3))
+    batch = split.all()
+    assert batch.mask is not None and batch.mask.tolist() == 3 * [[True, False, False, True]]
+    assert batch.x[:, 1:3].isnan().all() and torch.equal(batch.x[:, ::3], x[:, ::3])
+    assert torch.equal(split.truth(batch.index), x)
 
 
 def test_the_hidden_columns_are_a_leg_or_the_upper_body() -> None:

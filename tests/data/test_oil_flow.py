@@ -9,8 +9,22 @@ import torch
 
 from src.data.files import matlab
 from src.data.oil_flow import OilFlow
+from tests.data.made_up import give, mat
 
 FILE = "tables/oil_flow_3Class.mat"
+
+
+def test_parts_and_labels_of_a_made_up_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {f"Data{part}": rng.normal(3, 2, (20, 12)) for part in ("Trn", "Vdn", "Tst")}
+    labels = {f"Data{part}Lbls": np.eye(3)[rng.integers(3, size=20)] for part in ("Trn", "Vdn", "Tst")}
+    give(monkeypatch, mat(**arrays, **labels))
+    data = OilFlow("nowhere", batch_size=10)
+    data.setup()
+    mean, sd = arrays["DataTrn"].mean(0), arrays["DataTrn"].std(0)
+    for split, part in ((data.train, "Trn"), (data.test, "Tst")):
+        assert np.allclose(split.all().x, (arrays[f"Data{part}"] - mean) / sd, atol=1e-5)
+        assert split.y is not None and np.array_equal(np.eye(3)[split.y], labels[f"Data{part}Lbls"])
 
 
 def test_both_splits_are_standardised_by_the_training_points(data_root: Path, data_file: Callable[[str], Path]) -> None:

@@ -9,8 +9,22 @@ import torch
 
 from src.data.files import matlab
 from src.data.sarcos import Sarcos
+from tests.data.made_up import give, mat
 
 FILE = "tables/sarcos_inv_test.mat"
+
+
+def test_torques_of_a_made_up_file_stay_with_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(5, 3, (50, 21))
+    give(monkeypatch, mat(sarcos_inv_test=np.concatenate([x, 2 * x[:, :7] + 1], 1)))
+    for standardise in (True, False):
+        data = Sarcos("nowhere", standardise=standardise, batch_size=10)
+        data.setup()
+        assert (len(data.train), len(data.test)) == (40, 10)
+        for split in (data.train, data.test):  # a linear function of an input is the input, once both are standardised
+            inputs, torques = split.all().x[:, :7], split.y
+            assert torques is not None
+            assert torch.allclose(torques, inputs if standardise else 2 * inputs + 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("standardise", [True, False])
