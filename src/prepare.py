@@ -18,7 +18,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "the others come from their original address or from a package registry. A file that has neither is named, "
         "with the folder that it belongs into. "
         "mnist_million is generated from mnist by small shifts and rotations; if interrupted, it resumes.",
-        epilog="scikit-learn's digits and your own arrays (dataset=digits, dataset=array) need no preparation.",
+        epilog="scikit-learn's digits and your own data (dataset=digits, array or table) need no preparation.",
     )
     parser.add_argument("datasets", nargs="+", choices=NAMES, metavar="dataset", help="any of " + ", ".join(NAMES))
     parser.add_argument(

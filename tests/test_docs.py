@@ -14,10 +14,11 @@ from tests.configs import composed
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_command_of_the_readme_composes() -> None:
+@pytest.mark.parametrize(("name", "number"), [("README.md", 3), ("docs/tables.md", 2)])
+def test_every_command_composes(name: str, number: int) -> None:
     """Each `python -m src.train ...` line names options and values that exist."""
-    lines = re.findall(r"^\s*python -m src\.train ([^#\n]*)", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert len(lines) >= 3
+    lines = re.findall(r"^\s*python -m src\.train ([^#\n]*)", (ROOT / name).read_text(), re.MULTILINE)
+    assert len(lines) >= number
     for line in lines:
         words = [word for word in line.split() if "=" in word]
         if missing_plugin(words):  # of an extra, whose options only it has

@@ -1,6 +1,6 @@
 """Quick runs whose metrics were stored once: the same commands give the same numbers, whatever is rebuilt inside.
 
-`python -m tests.test_same_numbers DATA` stores anew what is named as mended, and nothing else.
+`python -m tests.test_same_numbers DATA NAME ...` stores anew what is named, and nothing else; it must be mended.
 """
 
 import json
@@ -18,6 +18,9 @@ from tests.configs import composed
 
 STORED = Path(__file__).parent / "fixtures" / "same_numbers.json"
 LOOSE = 2e-2  # relative, on other processors: a few optimiser steps magnify their rounding
+CONVOLUTIONS = (
+    1e-6  # relative, on hosts whose processors have one name: they round the nets of rotated MNIST differently
+)
 OF_THE_MACHINE = {"seconds_per_epoch", "peak_memory_mb"}
 
 QUICK = "trainer.max_epochs=3 evaluation.condition_on=60 evaluation.active_sets=2 trainer.enable_progress_bar=false"
@@ -67,6 +70,9 @@ MENDED = {
     "svgp_vae-ball": "the same",
     "cvae-ball": "the condition is no latent dimension any more: path_rmse is of z alone",
     "cvae-rotated": "the same: one latent sample has other random numbers (mse_sample)",
+    "bayesian_sas-free-full": "the search for q(z) of test points starts without correlation and has its own seed",
+    "bayesian_gplvm-collapsed": "the same",
+    "vae-free-full": "the same",
 }
 
 
@@ -110,19 +116,20 @@ def test_a_command_gives_the_numbers_that_were_stored(name: str, data_root: Path
     expected = stored["mended" if name in MENDED else "metrics"][name]
     metrics = metrics_of(COMMANDS[name], data_root, tmp_path)
     if machine() == stored["machine"]:
-        assert metrics == expected
+        assert metrics == (pytest.approx(expected, rel=CONVOLUTIONS) if "rotated_mnist" in COMMANDS[name] else expected)
     else:
         assert metrics == pytest.approx(expected, rel=LOOSE, abs=LOOSE)
 
 
-def store(data: Path) -> None:
+def store(data: Path, *names: str) -> None:
     """Run what was mended, and keep its new numbers beside the old ones."""
+    assert set(names) <= MENDED.keys()
     torch.set_num_threads(1)
     stored = json.loads(STORED.read_text())
     with tempfile.TemporaryDirectory() as outputs:
-        stored["mended"] = {name: metrics_of(COMMANDS[name], data, Path(outputs)) for name in MENDED}
+        stored["mended"] |= {name: metrics_of(COMMANDS[name], data, Path(outputs)) for name in names}
     STORED.write_text(json.dumps(stored, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    store(Path(sys.argv[1]))
+    store(Path(sys.argv[1]), *sys.argv[2:])

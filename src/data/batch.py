@@ -36,9 +36,19 @@ class Batch:
         return Batch(*moved)  # type: ignore[arg-type]
 
     @classmethod
-    def of(cls, x: Tensor, aux: Tensor | None = None) -> "Batch":
+    def of(cls, x: Tensor, aux: Tensor | None = None, mask: Tensor | None = None) -> "Batch":
         """A batch of observations that belong to no split."""
-        return cls(x, torch.arange(len(x), device=x.device), aux=aux)
+        return cls(x, torch.arange(len(x), device=x.device), aux=aux, mask=mask)
+
+    @property
+    def observed(self) -> int:
+        """The number of observed values."""
+        return self.x.numel() if self.mask is None else int(self.mask.sum())
+
+    def part(self, rows: Tensor) -> "Batch":
+        """Some of the points."""
+        chosen = (None if t is None else t[rows] for t in (self.x, self.index, self.y, self.aux, self.mask))
+        return Batch(*chosen)  # type: ignore[arg-type]
 
 
 class Storage:
@@ -122,8 +132,9 @@ class Split(Dataset[Batch]):
             yield self[index]
 
     def draw(self, size: int, seed: int) -> Batch:
-        """A random subset of `size` points, without replacement."""
-        return self[torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))[:size]]
+        """A random subset of `size` points, without replacement; incomplete ones only if there are too few others."""
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        return self[(order if self.mask is None else order[complete_first(self.mask[order])])[:size]]
 
     def in_memory(self) -> "Split":
         """The same points, their observations copied into memory."""
@@ -134,6 +145,11 @@ class Split(Dataset[Batch]):
         others = {name: getattr(self, name) for name in ("y", "aux", "mask", "hidden", "groups", "latents")}
         chosen = {name: None if values is None else values[rows] for name, values in others.items()}
         return replace(self, storage=self.storage.part(rows), **chosen)
+
+
+def complete_first(mask: Tensor) -> Tensor:
+    """An order of points with a mask [N, *shape] in which complete points come first; otherwise they keep theirs."""
+    return mask.flatten(1).all(1).argsort(descending=True, stable=True)
 
 
 def blanked(x: Tensor, hidden: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """The facts that a dataset declares. Models check them instead of a dataset's class; checkpoints store them."""
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +29,8 @@ class Facts:
     group_size: int | None = None  # points per group, such as the frames of a video
     complete: bool = True  # False if values of the training split are missing
     complete_test: bool = True  # False if values of the test split are missing
+    missing: int = 0  # values of the training split that are missing
+    patterns: int = 1  # sets of training points that a value can have been observed at; at most D
     binary: bool = False  # True if every value is 0 or 1
     fresh: bool = False  # True if every training batch is newly generated and not part of the training split
     scale: Literal["image", "table"] = "image"  # values of images are about 0 to 1, those of tables arbitrary
@@ -35,6 +38,11 @@ class Facts:
     centre: tuple[float, ...] = ()  # what standardisation subtracted from each column; empty: not standardised
     spread: tuple[float, ...] = ()  # what it then divided each column by
     classes: tuple[str, ...] = ()  # the names of the classes, in the order of their ids
+
+    @property
+    def observed(self) -> int:
+        """The number of observed values of the training split: N D, less those that are missing."""
+        return self.num_train * math.prod(self.shape) - self.missing
 
     def plain(self) -> dict[str, Any]:
         """The facts as plain values, for a checkpoint."""

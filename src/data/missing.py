@@ -51,6 +51,11 @@ class Missing:
         return replace(split, hidden=hidden if split.mask is None else hidden & split.mask, mask=seen)
 
 
+def count_patterns(mask: Tensor) -> int:
+    """The number of distinct columns of a mask [N, *shape]: values observed at the same points have one pattern."""
+    return len({column.tobytes() for column in mask.flatten(1).mT.contiguous().numpy()})
+
+
 def is_number(value: object) -> bool:
     """Whether a value from a config is a number; booleans are not meant."""
     return isinstance(value, int | float) and not isinstance(value, bool)

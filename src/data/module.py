@@ -10,7 +10,7 @@ from typing_extensions import Required, TypedDict
 
 from src.data.batch import Split
 from src.data.facts import Facts, Target
-from src.data.missing import Missing
+from src.data.missing import Missing, count_patterns
 from src.data.sampling import Batches, ShuffledBatches
 from src.data.standardisation import Scale
 from src.runs.errors import UserError
@@ -81,6 +81,8 @@ class DataModule(LightningDataModule):
                 f"dataset.batch_size={self.batch_size} must lie between 1 and the {len(self.train)} training points "
                 "(dataset.batch_size=full takes all of them)"
             )
+        mask = self.train.mask
+        self.num_missing, self.num_patterns = (0, 1) if mask is None else (int((~mask).sum()), count_patterns(mask))
         self.loaded = True
 
     @property
@@ -98,6 +100,8 @@ class DataModule(LightningDataModule):
             group_size=self.group_size,
             complete=self.train.mask is None,
             complete_test=self.test.mask is None,
+            missing=self.num_missing,
+            patterns=self.num_patterns,
             binary=self.binary,
             fresh=self.fresh,
             scale="image" if len(shape) == 3 else "table",

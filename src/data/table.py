@@ -98,22 +98,24 @@ class Table(DataModule):
         if test_file is not None:
             sheets.append(read_sheet(test_file, f"dataset.test={test_file}", self.layer))
         self.columns = tuple(observation_names(sheets[0], self.roles))
-        splits = [observations(sheet, self.columns) for sheet in sheets]
-        if self.roles.targets:
-            splits = [replace(s, y=real_targets(sheet, self.roles.targets)) for s, sheet in paired(splits, sheets)]
-        if self.roles.label is not None:
-            labels = [label_names(sheet, self.roles.label) for sheet in sheets]
-            self.classes = in_order({name for names in labels for name in names})
-            splits = [replace(s, y=class_ids(names, self.classes)) for s, names in paired(splits, labels)]
+        splits = [
+            replace(observations(sheet, self.columns), y=y)
+            for sheet, y in zip(sheets, self.targets(sheets), strict=True)
+        ]
         if not self.standardise:
-            splits = [replace(s, storage=Storage(s.storage.values.float())) for s in splits]
+            splits = [replace(split, storage=Storage(split.storage.values.float())) for split in splits]
             self.binary = all(map(is_binary, splits))
         return hold_out(splits[0]) if len(splits) == 1 else (splits[0], splits[1])
 
-
-def paired(splits: list[Split], others: list[Any]) -> "zip[tuple[Split, Any]]":
-    """Each split with what was read for it."""
-    return zip(splits, others, strict=True)
+    def targets(self, sheets: list[Sheet]) -> list[Tensor | None]:
+        """Real targets or class ids of each file, or none; ids mean the same class in all files."""
+        if self.roles.targets:
+            return [real_targets(sheet, self.roles.targets) for sheet in sheets]
+        if self.roles.label is None:
+            return [None] * len(sheets)
+        labels = [label_names(sheet, self.roles.label) for sheet in sheets]
+        self.classes = in_order({name for names in labels for name in names})
+        return [class_ids(names, self.classes) for names in labels]
 
 
 def as_names(value: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -236,22 +238,25 @@ def observations(sheet: Sheet, names: Sequence[str]) -> Split:
 
 
 def numbers(frame: "pd.DataFrame", where: str) -> np.ndarray:
-    """A table as float64 [N, D] with NaN for empty cells; text is an error that names its cell."""
-    pandas = library("pandas")
-    columns = []
-    for name in frame.columns:
-        column = frame[name]
-        if not pandas.api.types.is_numeric_dtype(column):
-            present, column = column, pandas.to_numeric(column.astype(object), errors="coerce")
-            text = (column.isna() & present.notna()).to_numpy()
-            if text.any():
-                row = int(text.argmax())
-                raise UserError(
-                    f"{where} has text where a number belongs: column {name}, row {row + 1} (counted from 1, without "
-                    f"the header) holds {str(present.iloc[row])!r}; correct it, or choose other dataset.columns"
-                )
-        columns.append(column.to_numpy(np.float64, na_value=np.nan))
-    return np.stack(columns, 1)
+    """A table as float64 [N, D] with NaN for empty cells."""
+    numeric = library("pandas").api.types.is_numeric_dtype
+    others = [name for name, dtype in frame.dtypes.items() if not numeric(dtype)]
+    if others:
+        frame = frame.assign(**{name: converted(frame[name], where) for name in others})
+    return np.ascontiguousarray(frame.to_numpy(np.float64, na_value=np.nan))  # rows are gathered
+
+
+def converted(column: "pd.Series", where: str) -> "pd.Series":
+    """A column of text as numbers; a word among them is an error that names its cell."""
+    found = library("pandas").to_numeric(column.astype(object), errors="coerce")
+    text = (found.isna() & column.notna()).to_numpy()
+    if text.any():
+        row = int(text.argmax())
+        raise UserError(
+            f"{where} has text where a number belongs: column {column.name}, row {row + 1} (counted from 1, without "
+            f"the header) holds {str(column.iloc[row])!r}; correct it, or choose other dataset.columns"
+        )
+    return found
 
 
 def beside(sheet: Sheet, name: str) -> "pd.Series":

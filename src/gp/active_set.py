@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from src.gp.evidence import LOG_2PI, gaussian_log_density
 from src.gp.kernels import covariance, variances
 from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
+from src.gp.patterns import PatternedActiveSet, condition_by_pattern, log_densities_by_pattern
 
 
 @dataclass(frozen=True)
@@ -53,25 +54,32 @@ class Estimate(NamedTuple):
     jitter: float
 
 
-def condition(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor) -> ActiveSet:
-    """The GP given x [A, D] at z [A, Q]. O(A^3 + A^2 D)."""
+def condition(
+    x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, mask: Tensor | None = None
+) -> ActiveSet | PatternedActiveSet:
+    """The GP given x [A, D], or what the mask [A, D] calls observed, at z [A, Q]. O(A^3 + A^2 D)."""
+    if mask is not None and not mask.all():
+        return condition_by_pattern(x, mask, z, kernel, noise)
     chol, jitter = cholesky(add_diagonal(covariance(kernel, z, z), noise))
     return ActiveSet(z, chol, solve_lower(chol, x), kernel, noise, jitter)
 
 
 def log_marginal(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor) -> Tensor:
     """log p(x | z) exactly, Eq. 2, with autograd's own gradient. O(N^3)."""
-    given = condition(x, z, kernel, noise)
-    return log_active(given.chol, given.whitened)
+    chol, _ = cholesky(add_diagonal(covariance(kernel, z, z), noise))
+    return log_active(chol, solve_lower(chol, x))
 
 
 def log_densities(
-    x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, active_size: int
+    x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, active_size: int, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor, float]:
     """log p(x_A | z_A) and sum_{n in rest} log p(x_n | x_A, z) if the first A points are active, and the jitter.
 
-    O(A^3 + A^2 (B + D) + A R D), value and gradient together; x is data and has none.
+    O(A^3 + A^2 (B + D) + A R D), value and gradient together; x is data and has none. With a mask [B, D] they are the
+    densities of the values that it calls observed.
     """
+    if mask is not None and not mask.all():
+        return log_densities_by_pattern(x, mask, z, kernel, noise, active_size)
     x_active, x_rest = x.tensor_split([active_size])
     z_active, z_rest = z.tensor_split([active_size])
     k = covariance(kernel, z, z_active).split([active_size, len(z_rest)])
@@ -134,22 +142,26 @@ class LogDensities(torch.autograd.Function):
         return None, None, by_k_aa, by_k_ar, by_variance, by_noise, None
 
 
-def fixed_size(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, active_size: int, num_data: int) -> Estimate:
+def fixed_size(
+    x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, active_size: int, num_data: int, mask: Tensor | None = None
+) -> Estimate:
     """Eq. 6 from a batch in random order whose first A points are active: O(A^3 + A^2 (B + D) + A B D).
 
     log p(x_A | z_A) + (N - A) / (B - A) sum_{n in rest} log p(x_n | x_A, z)
     """
-    active, rest, jitter = log_densities(x, z, kernel, noise, active_size)
+    active, rest, jitter = log_densities(x, z, kernel, noise, active_size, mask)
     weight = (num_data - active_size) / (len(x) - active_size)
     return Estimate(active, weight * rest, jitter)
 
 
-def random_size(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, rest_size: int) -> Estimate:
+def random_size(
+    x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, rest_size: int, mask: Tensor | None = None
+) -> Estimate:
     """The unbiased estimate that follows from Eq. 4: all N points in random order, r = `rest_size` uniform on 1..N.
 
     N / r sum_{n in rest} log p(x_n | x_A, z), where A is the other N - r points. Its mean over r and the order is
     log p(x | z). Costs O(A^3) with A up to N - 1. (Eq. 6 with a random size is not unbiased: it takes the rest to be
     conditionally independent.)
     """
-    _, rest, jitter = log_densities(x, z, kernel, noise, len(x) - rest_size)
+    _, rest, jitter = log_densities(x, z, kernel, noise, len(x) - rest_size, mask)
     return Estimate(torch.zeros_like(rest), len(x) / rest_size * rest, jitter)

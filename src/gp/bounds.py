@@ -10,12 +10,14 @@ amplified; everything else runs in float64. Results come back in the precision o
 from typing import NamedTuple
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from src.gp.evidence import LOG_2PI
+from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
 from src.gp.psi import ClosedForm, Psi
-from src.gp.sparse import Whitened, q_from_factor
+from src.gp.sparse import Whitened, prior_factor, q_from_factor
 
 
 class Bound(NamedTuple):
@@ -99,6 +101,25 @@ def uncollapsed_bound(
     fit = x.square().sum(dtype=torch.float64) - 2 * (q.mean * projected_data).sum()
     error = fit + num_outputs * psi.psi0.double() + psi.energy(weight).double()
     likelihood = -0.5 * (x.numel() * (noise.log() + LOG_2PI) + error / noise)
+    return Bound((num_data / len(x) * likelihood).to(x), q.kl(), jitter)
+
+
+def incomplete_bound(
+    x: Tensor, mask: Tensor, z: Tensor, inducing: Tensor, kernel: Kernel, noise: Tensor, q: Whitened, num_data: int
+) -> Bound:
+    """The same estimate over the values of x [B, D] that the mask calls observed, from samples z [S, B, Q] of q(z).
+
+    (N / B) sum_{n, d observed} E[log p(x_nd | f)] - KL[q(v) || p(v)], with f(z_n) ~ N(mean, variance) given a sample.
+    O(M^3 + S B M (M + D)): samples keep it as cheap as complete data, where closed forms need a psi2 per output.
+    """
+    chol, jitter = prior_factor(kernel, inducing)
+    noise = noise.squeeze()
+    error = torch.zeros((), dtype=torch.float64, device=x.device)
+    for points in z.double():
+        k_mx, k_xx = covariance(kernel, inducing.double(), points), kernel(points, diag=True)
+        mean, variance = q.marginals(chol, k_mx, k_xx, mean_dtype=x.dtype)  # [B, D], [B, 1 or D]
+        error = error + torch.where(mask, (x - mean).square() + variance, 0.0).sum(dtype=torch.float64) / len(z)
+    likelihood = -0.5 * (mask.sum() * (noise.double().log() + LOG_2PI) + error / noise)
     return Bound((num_data / len(x) * likelihood).to(x), q.kl(), jitter)
 
 

@@ -13,15 +13,29 @@ from torch.nn import Parameter
 from src.data.batch import Batch, Split
 from src.data.facts import Facts
 from src.models.learning import Learner, Terms
-from src.models.likelihoods import Likelihood, masked_log_prob
+from src.models.likelihoods import Likelihood, masked, masked_log_prob
 from src.models.options import LatentOptions, LearningOptions, arguments
-from src.models.posterior import Amortised, Free, Kind, Posterior, fit
+from src.models.posterior import (
+    DRAWS,
+    Amortised,
+    Free,
+    Kind,
+    Posterior,
+    around,
+    divergence,
+    expected,
+    fit,
+    rows_of,
+    with_rows,
+)
 from src.runs.aliases import find_class
 from src.runs.errors import UserError
 from src.runs.specs import Spec, make
 
 if TYPE_CHECKING:
     from src.data.module import DataModule
+
+REFINING_STEPS, REFINING_RATE = 200, 0.05  # of Adam, for q(z) of unseen points
 
 
 class Model(Learner, ABC):
@@ -39,8 +53,6 @@ class Model(Learner, ABC):
 
     def check(self, facts: Facts) -> None:
         """Raise a UserError that names the reason if the model cannot be trained on such data."""
-        if not (facts.complete and facts.complete_test):
-            raise UserError(f"{type(self).__name__} needs complete data, but values are missing (NaN)")
         self.check_learning(facts)
 
     def initialise(self, data: "DataModule") -> None:
@@ -55,8 +67,8 @@ class Model(Learner, ABC):
         return x_float.div_(255) if x.dtype == torch.uint8 else x_float  # in place: fresh memory costs more than this
 
     def per_value(self, terms: Mapping[str, Tensor], jitter: float = 0.0) -> Terms:
-        """The loss, minus the sum of these terms in nats, for each of the N D observed values."""
-        parts = {name: term / (self.num_data * math.prod(self.facts.shape)) for name, term in terms.items()}
+        """The loss, minus the sum of these terms in nats, for each observed value, of which complete data have N D."""
+        parts = {name: term / self.facts.observed for name, term in terms.items()}
         loss = -torch.stack(list(parts.values())).sum()
         return Terms(loss, {**{name: part.detach() for name, part in parts.items()}, "jitter": jitter})
 
@@ -107,33 +119,72 @@ class LatentModel(Model, ABC):
     def encode(self, batch: Batch, seen: bool) -> Posterior:
         """q(z) of a batch. `seen` tells whether its rows are those of the training split.
 
-        Free latents of unseen points are optimised with the decoder frozen.
+        Unseen points are refined with the decoder frozen if their latents are free, or if values are missing.
         """
         if self.latents.free and not seen:
-            return self.embed(batch)
-        return self.encode_centred(self.centred(batch.x), batch.index)
+            return self.refine(batch, self.nearest_known(batch))
+        q = self.recognise(batch)
+        return q if seen else self.refine_incomplete(batch, q)
 
-    def encode_centred(self, x: Tensor, index: Tensor) -> Posterior:
-        """q(z) of rows [B, D] that are centred already."""
-        return self.latents(x.unflatten(1, self.shape), index)
+    def recognise(self, batch: Batch) -> Posterior:
+        """What the encoder, or the row of a free latent, says about z."""
+        return self.encode_centred(*self.observed(batch), batch.index)
+
+    def encode_centred(self, x: Tensor, mask: Tensor | None, index: Tensor) -> Posterior:
+        """q(z) of rows [B, D] that `observed` gave."""
+        return self.latents(self.encoder_input(x.unflatten(1, self.shape), mask), index)
+
+    def encoder_input(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Observations [B, *shape]; if training data have holes, an encoder sees the mask as further channels."""
+        if self.facts.complete:
+            return x
+        there = torch.ones_like(x) if mask is None else mask.view_as(x).to(x)
+        return torch.cat([x, there], 1)
+
+    def refine_incomplete(self, batch: Batch, q: Posterior) -> Posterior:
+        """q(z) that the encoder gave for unseen points, refined where values are missing."""
+        if batch.mask is None or batch.mask.all():
+            return q
+        rows = (~batch.mask.flatten(1).all(1)).nonzero().squeeze(1)
+        return with_rows(q, rows, self.refine(batch.part(rows), rows_of(q, rows)))
 
     @torch.enable_grad()
-    def embed(self, batch: Batch, steps: int = 200, lr: float = 0.05) -> Posterior:
-        """q(z) of unseen points with the decoder frozen, from the known latent that decodes to the nearest image."""
+    def refine(self, batch: Batch, start: Posterior, given: Any = None) -> Posterior:
+        """q(z) with the highest gain, from `start`, with the decoder frozen; its random numbers are the seed's."""
+        given = self.frozen() if given is None else given
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return fit(start, lambda q: self.gain(batch, q, given), REFINING_STEPS, REFINING_RATE)
+
+    @torch.no_grad()
+    def lower_bound(self, batch: Batch, q: Posterior, given: Any = None, draws: int = DRAWS) -> Tensor:
+        """E_q[log p(x | z)] - KL[q || N(0, I)] of each point [B] over what was observed, in nats."""
+        given = self.given() if given is None else given
+        return expected(lambda q: self.gain(batch, q, given), q, draws)
+
+    def gain(self, batch: Batch, q: Posterior, given: Any) -> Tensor:
+        """log p(x | z) - KL[q || N(0, I)] of each point [B] over what was observed, at a draw of z."""
+        return self.log_likelihood(batch, q.rsample(), given) - divergence(q)
+
+    def log_likelihood(self, batch: Batch, z: Tensor, given: Any) -> Tensor:
+        """log p(x | z) of each point [B] over what was observed."""
+        p = self.decode(z, given, batch.aux)
+        return masked_log_prob(p, self.as_float(batch.x), batch.mask).flatten(1).sum(1)
+
+    @torch.no_grad()
+    def frozen(self) -> Any:
+        """What `decode` conditions on, as constants."""
+        return self.given()
+
+    @torch.no_grad()
+    def nearest_known(self, batch: Batch) -> Posterior:
+        """For unseen points: around the free latent of a training point that decodes to the nearest image."""
         assert isinstance(self.latents, Free)
-        x = self.as_float(batch.x)
-        with torch.no_grad():
-            given = self.given()
-            known = self.latents.mean.weight[:: math.ceil(self.num_data / 1000)].detach()
-            images = self.decode(known, given).mean
-            start = known[
-                nearest(x.flatten(1), images.flatten(1), None if batch.mask is None else batch.mask.flatten(1))
-            ]
-
-        def log_likelihood(z: Tensor) -> Tensor:
-            return masked_log_prob(self.decode(z, given, batch.aux), x, batch.mask).flatten(1).sum(1)
-
-        return fit(self.latents.kind, start, log_likelihood, steps, lr)
+        known = self.latents.mean.weight[:: math.ceil(self.num_data / 1000)]
+        images = self.decode(known, self.given()).mean
+        mask = None if batch.mask is None else batch.mask.flatten(1)
+        chosen = nearest(self.as_float(batch.x).flatten(1), images.flatten(1), mask)
+        return around(self.latents.kind, known[chosen])
 
     def check(self, facts: Facts) -> None:
         """Free latents belong to stored rows; the likelihood must fit the values."""
@@ -143,24 +194,41 @@ class LatentModel(Model, ABC):
         self.likelihood.check(facts)
 
     def initialise(self, data: "DataModule") -> None:
-        """Take the mean of the training data, and PCA scores for free latents."""
-        total = torch.zeros_like(self.data_mean, dtype=torch.float64)
+        """Take the mean of the observed training data, and PCA scores for free latents."""
+        total, count = (torch.zeros_like(self.data_mean, dtype=torch.float64) for _ in range(2))
         for chunk in data.train.chunks(4096):
-            total += self.as_float(chunk.x).flatten(1).sum(0)
-        self.data_mean.copy_(total / len(data.train))
+            total += masked(self.as_float(chunk.x), chunk.mask).flatten(1).sum(0)
+            count += len(chunk) if chunk.mask is None else chunk.mask.flatten(1).sum(0)
+        self.data_mean.copy_(total / count.clamp_min(1))
         if isinstance(self.latents, Free):
             self.latents.start_at(self.principal_components(data.train))
 
     def principal_components(self, train: Split) -> Tensor:
-        """Whitened PCA scores [N, Q] of the data, with axes from at most 10,000 points."""
+        """Whitened PCA scores [N, Q] of the data, with axes from at most 10,000 points.
+
+        They are where latents start, so missing values may count as the mean here.
+        """
         from sklearn.decomposition import PCA
 
         pca = PCA(self.latent_dim, whiten=True, svd_solver="covariance_eigh")
-        pca.fit(self.centred(train.draw(10_000, self.seed).x))
+        pca.fit(self.observed(train.draw(10_000, self.seed))[0])
         scores = self.data_mean.new_empty(len(train), self.latent_dim)
         for chunk in train.chunks(4096):
-            scores[chunk.index] = torch.as_tensor(pca.transform(self.centred(chunk.x)), dtype=scores.dtype)
+            scores[chunk.index] = torch.as_tensor(pca.transform(self.observed(chunk)[0]), dtype=scores.dtype)
         return scores
+
+    def observed(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Centred rows [B, D], 0 where nothing was observed, and their mask [B, D] or None."""
+        x = self.centred(batch.x)
+        if batch.mask is None or batch.mask.all():
+            return x, None
+        mask = batch.mask.flatten(1)
+        return masked(x, mask), mask
+
+    def filled(self, batch: Batch) -> Tensor:
+        """Observations [B, *shape] for an encoder, with the training mean where nothing was observed."""
+        x = self.as_float(batch.x)
+        return x if batch.mask is None else torch.where(batch.mask, x, self.data_mean.view(self.shape))
 
     def centred(self, x: Tensor) -> Tensor:
         """Observations as rows [B, D], less the training mean."""
@@ -172,9 +240,10 @@ class LatentModel(Model, ABC):
         return (mean + self.data_mean).unflatten(1, self.shape)
 
     def normal(self, mean: Tensor, variance: Tensor) -> Normal:
-        """Observations [B, *shape] from centred means [B, D] and one variance per point [B]."""
-        scale = variance.sqrt().view(-1, *[1] * len(self.shape))
-        return Normal(self.uncentred(mean), scale, validate_args=False)
+        """Observations [B, *shape] from centred means [B, D] and one variance per point [B] or per value [B, D]."""
+        scale = variance.sqrt()
+        shape = [1] * len(self.shape) if scale.ndim == 1 else self.shape
+        return Normal(self.uncentred(mean), scale.view(-1, *shape), validate_args=False)
 
     def row_parameters(self) -> list[Parameter]:
         """Free latents."""
@@ -191,8 +260,10 @@ class Predictor(Model, ABC):
         """The predictive distribution of y at observations x [B, *shape]."""
 
     def check(self, facts: Facts) -> None:
-        """There must be something to predict."""
+        """There must be something to predict, from complete observations."""
         super().check(facts)
+        if not (facts.complete and facts.complete_test):
+            raise UserError(f"{type(self).__name__} needs complete data, but values are missing (NaN)")
         if facts.target.kind == "none":
             raise UserError(f"{type(self).__name__} predicts a target, but the dataset has none")
 
@@ -215,9 +286,14 @@ def latents_of(options: LatentOptions, facts: Facts, kinds: tuple[Kind, ...], na
         raise UserError(f"model.posterior={kind} does not fit {name}: {' or '.join(kinds)}")
     if not options.amortised:
         return Free(kind, options.latent_dim, facts.num_train)
-    return Amortised(
-        kind, options.latent_dim, lambda outputs: make(options.encoder, shape=facts.shape, outputs=outputs)
-    )
+    shape = encoder_shape(facts)
+    return Amortised(kind, options.latent_dim, lambda outputs: make(options.encoder, shape=shape, outputs=outputs))
+
+
+def encoder_shape(facts: Facts) -> tuple[int, ...]:
+    """What an encoder sees of a point: its values and, if training data have holes, as many channels of a mask."""
+    first, *others = facts.shape
+    return (first if facts.complete else 2 * first, *others)
 
 
 def nearest(x: Tensor, images: Tensor, mask: Tensor | None) -> Tensor:

@@ -14,15 +14,21 @@ from torch.nn.functional import softplus
 from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
-from src.gp.bounds import collapsed_bound, optimal_q_of_bound, uncollapsed_bound
+from src.gp.bounds import Bound, collapsed_bound, incomplete_bound, optimal_q_of_bound, uncollapsed_bound
+from src.gp.kernels import covariance
+from src.gp.linalg import add_diagonal
+from src.gp.patterns import patterns_by_rows
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
-from src.gp.sparse import SparseGP, Whitened, make_sparse_gp, prior_covariance
+from src.gp.sparse import SparseGP, Whitened, make_sparse_gp, optimal_q, prior_covariance, prior_factor, statistics
 from src.models.base import LatentModel, Terms, latents_of
 from src.models.likelihoods import Gaussian
 from src.models.options import GPOptions, LatentOptions, LearningOptions
-from src.models.posterior import Kind, kl_to_prior
+from src.models.posterior import Kind, Point, Posterior, kl_to_prior, rows_of
 from src.runs.errors import UserError
 from src.runs.specs import make
+
+MOST_EXPONENTIALS = 10**10  # of a collapsed step on incomplete data: about a minute of one core
+STARTING_POINTS = 1000  # that q(u) of incomplete data starts from
 
 
 class BayesianGPLVM(LatentModel):
@@ -30,11 +36,14 @@ class BayesianGPLVM(LatentModel):
 
     `bound=svi` learns q(u) from mini-batches; `bound=collapsed` uses the optimal one, on full batches. Expectations
     under q(z) are exact for RBF kernels (`samples=0`) or estimated from `samples` draws, for any kernel.
+
+    If values are missing, svi estimates expectations from at least one draw, and the collapsed bound is a sum over the
+    patterns of what is missing, with a covariance of q(u) for each output.
     """
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal", "full")
     q_mean: Tensor  # [M, D], of the whitened inducing values
-    q_raw_scale: Tensor  # [M, M], the unconstrained factor of their covariance
+    q_raw_scale: Tensor  # [M, M] or [D, M, M], the unconstrained factor of their covariance
 
     def __init__(
         self,
@@ -57,7 +66,9 @@ class BayesianGPLVM(LatentModel):
             self.q_mean, self.q_raw_scale = Parameter(q_mean), Parameter(q_raw_scale)
         else:
             self.register_buffer("q_mean", q_mean)
-            self.register_buffer("q_raw_scale", q_raw_scale)
+            self.register_buffer(
+                "q_raw_scale", q_raw_scale if facts.complete else q_raw_scale.repeat(len(q_mean.mT), 1, 1)
+            )
 
     def check(self, facts: Facts) -> None:
         """The collapsed bound is not a sum over data points; closed forms exist for RBF kernels only."""
@@ -71,6 +82,13 @@ class BayesianGPLVM(LatentModel):
             raise UserError("this kernel has no closed-form expectations: set model.samples=1 or more, or kernel=rbf")
         if len(self.inducing) > self.num_data:
             raise UserError(f"model.num_inducing={len(self.inducing)} must not exceed N = {self.num_data}")
+        exponentials = facts.patterns * self.num_data * len(self.inducing) ** 2
+        if self.bound == "collapsed" and not facts.complete and exponentials > MOST_EXPONENTIALS:
+            raise UserError(
+                f"model.bound=collapsed has a psi2 for each of the {facts.patterns} patterns of missing values, which "
+                f"takes {exponentials:.0e} exponentials per step (at most {MOST_EXPONENTIALS:.0e}): model.bound=svi "
+                "takes incomplete points at the cost of complete ones"
+            )
 
     def initialise(self, data: DataModule) -> None:
         """Inducing inputs start at the k-means of the initial latents, q(u) at its optimum for a part of the data."""
@@ -91,21 +109,71 @@ class BayesianGPLVM(LatentModel):
     @torch.no_grad()
     def set_optimal(self, batch: Batch) -> None:
         """q(u) as all these points, and no others, would have it."""
-        psi, noise = self.psi(self.gaussian(batch)), self.likelihood.noise
-        q = optimal_q_of_bound(self.centred(batch.x), psi, self.k_mm(), noise)
-        self.q_mean.copy_(q.mean)
-        self.q_raw_scale.copy_(raw_scale(q.scale.squeeze(0)))
+        (x, mask), q = self.observed(batch), self.gaussian(batch)
+        if mask is not None and self.bound == "svi":
+            self.set_shared(x, mask, q.mean)
+        elif mask is not None:
+            for rows, outputs in patterns_by_rows(mask):
+                self.set_outputs(outputs, self.optimal(x[rows][:, outputs], rows_of(q, rows)))
+        else:
+            optimal = self.optimal(x, q)
+            self.q_mean.copy_(optimal.mean)
+            self.q_raw_scale.copy_(raw_scale(optimal.scale.squeeze(0)))
+
+    def optimal(self, x: Tensor, q: Posterior) -> Whitened:
+        """The best q(u) given observations x [n, D] with latents q."""
+        return optimal_q_of_bound(x, self.psi(q), self.k_mm(), self.likelihood.noise)
+
+    def set_outputs(self, outputs: Tensor, q: Whitened) -> None:
+        """q(u) of those outputs that have one pattern of missing values."""
+        self.q_mean[:, outputs] = q.mean
+        self.q_raw_scale[outputs] = raw_scale(q.scale.squeeze(0))
+
+    def set_shared(self, x: Tensor, mask: Tensor, z: Tensor) -> None:
+        """A q(u) to start from: the best means given z [n, Q] of each output, and one covariance for all.
+
+        O(n M^2 D), of at most `STARTING_POINTS` points.
+        """
+        x, mask, z = (part[:STARTING_POINTS] for part in (x, mask, z))
+        chol, _ = prior_factor(self.kernel, self.inducing)
+        k_mb, weight = covariance(self.kernel, self.inducing.double(), z.double()), mask / self.likelihood.noise
+        for outputs in torch.arange(x.shape[1], device=x.device).split(32):
+            q = optimal_q(statistics(chol, k_mb, x[:, outputs], weight[:, outputs]), 1.0, x.dtype)
+            self.q_mean[:, outputs] = q.mean
+        shared = statistics(chol, k_mb, x[:, :1], weight.mean(1, keepdim=True))  # of as many values as are seen
+        precision = add_diagonal(shared.precision.squeeze(0), 1.0)
+        self.q_raw_scale.copy_(raw_scale(torch.linalg.cholesky(torch.linalg.inv(precision)).to(x)))
 
     def objective(self, batch: Batch) -> Terms:
         """The bound on log p(x): Titsias & Lawrence (collapsed), or Bui & Turner, Eq. 6, with KL[q(z) || N(0, I)]."""
-        x, q = self.centred(batch.x), self.gaussian(batch)
+        (x, mask), q = self.observed(batch), self.gaussian(batch)
         kl = self.num_data / len(x) * kl_to_prior(q).sum()
-        psi, k_mm, noise = self.psi(q), self.k_mm(), self.likelihood.noise
         if self.bound == "collapsed":
-            likelihood, jitter = collapsed_bound(x, psi, k_mm, noise)
+            likelihood, jitter = self.collapsed(x, mask, q)
             return self.per_value({"likelihood": likelihood, "kl": -kl}, jitter)
-        likelihood, kl_u, jitter = uncollapsed_bound(x, psi, k_mm, noise, self.q_v(), self.num_data)
+        likelihood, kl_u, jitter = self.uncollapsed(x, mask, q)
         return self.per_value({"likelihood": likelihood, "kl_u": -kl_u, "kl": -kl}, jitter)
+
+    def collapsed(self, x: Tensor, mask: Tensor | None, q: Posterior) -> tuple[Tensor, float]:
+        """The bound at the optimal q(u); outputs with one pattern of missing values share one."""
+        k_mm, noise = self.k_mm(), self.likelihood.noise
+        if mask is None:
+            return collapsed_bound(x, self.psi(q), k_mm, noise)
+        parts = [
+            collapsed_bound(x[rows][:, outputs], self.psi(rows_of(q, rows)), k_mm, noise)
+            for rows, outputs in patterns_by_rows(mask)
+        ]
+        bounds, jitters = zip(*parts, strict=True)
+        return torch.stack(bounds).sum(), max(jitters)
+
+    def uncollapsed(self, x: Tensor, mask: Tensor | None, q: Posterior) -> Bound:
+        """The bound at any q(u), from a batch."""
+        noise = self.likelihood.noise
+        if mask is None:
+            return uncollapsed_bound(x, self.psi(q), self.k_mm(), noise, self.q_v(), self.num_data)
+        assert not isinstance(q, Point)
+        z = q.rsample((max(1, self.samples),))
+        return incomplete_bound(x, mask, z, self.inducing, self.kernel, noise, self.q_v(), self.num_data)
 
     def gaussian(self, batch: Batch) -> Independent | MultivariateNormal:
         """q(z) of a batch."""
@@ -113,8 +181,9 @@ class BayesianGPLVM(LatentModel):
         assert isinstance(q, Independent | MultivariateNormal)
         return q
 
-    def psi(self, q: Independent | MultivariateNormal) -> Psi | ClosedForm:
+    def psi(self, q: Posterior) -> Psi | ClosedForm:
         """Expectations of the kernel under q(z)."""
+        assert isinstance(q, Independent | MultivariateNormal)
         if self.samples:
             return sampled(self.kernel, q.rsample((self.samples,)), self.inducing)
         return lazy_closed_form(self.kernel, q, self.inducing)
@@ -125,8 +194,9 @@ class BayesianGPLVM(LatentModel):
 
     def q_v(self) -> Whitened:
         """q of the whitened inducing values."""
-        diagonal = softplus(self.q_raw_scale.diagonal())
-        return Whitened(self.q_mean, (self.q_raw_scale.tril(-1) + diagonal.diag()).unsqueeze(0))
+        diagonal = softplus(self.q_raw_scale.diagonal(dim1=-2, dim2=-1))
+        scale = self.q_raw_scale.tril(-1) + diagonal.diag_embed()
+        return Whitened(self.q_mean, scale.unsqueeze(0) if scale.ndim == 2 else scale)
 
     def given(self, batch: Batch | None = None) -> SparseGP:
         """The GP given q(u), which sums up all training points."""

@@ -13,8 +13,8 @@ from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.models.auxiliary import columns
-from src.models.base import LatentModel, Terms
-from src.models.likelihoods import Gaussian
+from src.models.base import LatentModel, Terms, encoder_shape
+from src.models.likelihoods import Gaussian, mean_observed
 from src.models.options import AutoencoderOptions, LearningOptions
 from src.models.posterior import GaussianNet, Kind, gaussian, kl_to_prior
 from src.runs.errors import UserError
@@ -34,10 +34,11 @@ class CVAE(LatentModel):
     def __init__(self, facts: Facts, nets: AutoencoderOptions, learning: LearningOptions, noise: float = 1e-2) -> None:
         super().__init__(facts, learning, nets.latent_dim)
         self.condition = condition_of(facts)
-        sizes = {"shape": facts.shape, "conditions": CONDITIONS[self.condition]}
-        self.latents = GaussianNet(make(nets.encoder, outputs=2 * nets.latent_dim, **sizes), nets.variance_range)
+        conditions = CONDITIONS[self.condition]
+        encoder = make(nets.encoder, shape=encoder_shape(facts), outputs=2 * nets.latent_dim, conditions=conditions)
+        self.latents = GaussianNet(encoder, nets.variance_range)
         self.likelihood: Gaussian = Gaussian(noise, learned=False)
-        self.decoder = make(nets.decoder, inputs=nets.latent_dim, **sizes)
+        self.decoder = make(nets.decoder, shape=facts.shape, inputs=nets.latent_dim, conditions=conditions)
         self.register_buffer("known_mean", torch.zeros(facts.objects or 0, nets.latent_dim))
         self.register_buffer("known_variance", torch.ones(facts.objects or 0, nets.latent_dim))
 
@@ -50,14 +51,14 @@ class CVAE(LatentModel):
     def objective(self, batch: Batch) -> Terms:
         """E_q[log p(x | z, c)] - KL[q(z | x, c) || N(0, I)] for each observed value."""
         x, c = self.as_float(batch.x), self.told(batch.aux)
-        q = self.latents(x, c)
-        fit = self.likelihood.log_prob(x, self.decoder(q.rsample(), c)).mean()
-        kl = kl_to_prior(q).sum() / x.numel()
+        q = self.recognise(batch)
+        fit = mean_observed(self.likelihood.log_prob(x, self.decoder(q.rsample(), c), batch.mask), batch.mask)
+        kl = kl_to_prior(q).sum() / batch.observed
         return Terms(kl - fit, {"reconstruction": fit.detach(), "kl": -kl.detach()})
 
-    def encode(self, batch: Batch, seen: bool) -> Independent:
+    def recognise(self, batch: Batch) -> Independent:
         """q(z | x, c)."""
-        return self.latents(self.as_float(batch.x), self.told(batch.aux))
+        return self.latents(self.encoder_input(self.filled(batch), batch.mask), self.told(batch.aux))
 
     def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Normal:
         """p(x | z, c), where `aux` [B, columns] tells c."""

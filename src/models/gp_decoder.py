@@ -1,5 +1,6 @@
 """What the decoders share that predict from training points: a GP, and an active set to condition it on."""
 
+import logging
 from abc import ABC
 from typing import Literal
 
@@ -11,11 +12,17 @@ from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.active_set import ActiveSet, condition
+from src.gp.patterns import PatternedActiveSet
 from src.models.base import LatentModel, latents_of
-from src.models.likelihoods import Gaussian
+from src.models.likelihoods import Gaussian, masked
 from src.models.options import GPOptions, LatentOptions, LearningOptions
+from src.runs.errors import UserError
 from src.runs.randomness import stream
 from src.runs.specs import make
+
+MOST_OPERATIONS = 10**12  # of a step on incomplete data: about a minute of one core
+
+log = logging.getLogger(__name__)
 
 
 class GPDecoder(LatentModel, ABC):
@@ -24,6 +31,7 @@ class GPDecoder(LatentModel, ABC):
     active_size: int
     active_x: Tensor  # [A, *shape]
     active_index: Tensor  # [A], their rows
+    active_mask: Tensor  # [A, *shape], where they were observed; None in the buffers of complete data
 
     def __init__(
         self,
@@ -41,20 +49,45 @@ class GPDecoder(LatentModel, ABC):
         self.active_size = facts.num_train // 2 if active_set == "random" else active_set
         self.register_buffer("active_x", torch.zeros(self.active_size, *facts.shape))
         self.register_buffer("active_index", torch.zeros(self.active_size, dtype=torch.long))
+        if not facts.complete:
+            self.register_buffer("active_mask", torch.ones(self.active_size, *facts.shape, dtype=torch.bool))
 
     def initialise(self, data: DataModule) -> None:
         """Also draw the active set that the checkpoint predicts from."""
         super().initialise(data)
         active = data.train.draw(self.active_size, stream(self.seed, self.num_data))
-        self.active_x.copy_(self.as_float(active.x))
+        self.active_x.copy_(masked(self.as_float(active.x), active.mask))
         self.active_index.copy_(active.index)
+        if active.mask is not None:
+            self.active_mask.copy_(active.mask)
 
-    def given(self, batch: Batch | None = None) -> ActiveSet:
-        """The GP conditioned on training points at their latent means."""
-        active = Batch(self.active_x, self.active_index) if batch is None else batch
-        z = self.encode(active, seen=True).mean
-        return condition(self.centred(active.x), z, self.kernel, self.likelihood.noise)
+    def given(self, batch: Batch | None = None) -> ActiveSet | PatternedActiveSet:
+        """The GP conditioned on training points at their latent means, with the values of them that were observed."""
+        x, mask = self.observed(active := batch or self.stored_active_set())
+        z = self.encode_centred(x, mask, active.index).mean
+        return condition(x, z, self.kernel, self.likelihood.noise, mask)
 
-    def decode(self, z: Tensor, given: ActiveSet | None = None, aux: Tensor | None = None) -> Normal:
+    def stored_active_set(self) -> Batch:
+        """The training points that the checkpoint carries with it."""
+        mask = None if self.facts.complete else self.active_mask
+        return Batch(self.active_x, self.active_index, mask=mask)
+
+    def decode(
+        self, z: Tensor, given: ActiveSet | PatternedActiveSet | None = None, aux: Tensor | None = None
+    ) -> Normal:
         """p(x | x_A, z), Eq. 5 of the SAS paper."""
         return self.normal(*(given or self.given()).predict(z))
+
+
+def check_cost(facts: Facts, operations: int, cure: str) -> None:
+    """Say what a step on incomplete data costs, and refuse it if it takes too long; `operations` is of one pattern."""
+    if facts.complete:
+        return
+    total = facts.patterns * operations
+    cost = (
+        f"each of the {facts.patterns} patterns of missing values has a covariance of its own: about {total:.0e} "
+        f"operations per step, {facts.patterns} times those of complete data"
+    )
+    if total > MOST_OPERATIONS:
+        raise UserError(f"{cost} (at most {MOST_OPERATIONS:.0e}): {cure}")
+    log.info(cost)

@@ -1,20 +1,20 @@
 """What the VAEs share whose latents are GPs of auxiliary inputs: the encoder gives pseudo-observations of them."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Independent
+from torch.distributions import Distribution, Independent, kl_divergence
 
 from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.models.auxiliary import Auxiliary
-from src.models.base import LatentModel, Terms
+from src.models.base import LatentModel, Terms, encoder_shape
 from src.models.likelihoods import likelihood_of
 from src.models.options import GPPriorOptions, LearningOptions
-from src.models.posterior import GaussianNet, Kind, gaussian
+from src.models.posterior import GaussianNet, Kind, Posterior, gaussian
 from src.runs.specs import make
 
 
@@ -32,10 +32,11 @@ class GPPriorVAE(LatentModel, ABC):
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal",)
     latents: GaussianNet
+    lower_bound = None  # type: ignore[assignment]  # of one point: the points of a GP have one bound together
 
     def __init__(self, facts: Facts, vae: GPPriorOptions, learning: LearningOptions) -> None:
         super().__init__(facts, learning, vae.latent_dim)
-        encoder = make(vae.encoder, shape=facts.shape, outputs=2 * vae.latent_dim)
+        encoder = make(vae.encoder, shape=encoder_shape(facts), outputs=2 * vae.latent_dim)
         self.latents = GaussianNet(encoder, vae.variance_range)
         self.decoder = make(vae.decoder, shape=facts.shape, inputs=vae.latent_dim)
         self.kernel = make(vae.kernel)
@@ -57,15 +58,20 @@ class GPPriorVAE(LatentModel, ABC):
 
     def objective(self, batch: Batch) -> Terms:
         """E_q[log p(x | z)] - KL[q || GP], for each observed value."""
-        q, kl, jitter = self.posterior(batch)
-        fit = self.likelihood.log_prob(self.as_float(batch.x), self.decoder(q.rsample())).sum() / batch.x.numel()
-        kl = kl / batch.x.numel()
+        q, kl, jitter = self.posterior(batch, self.recognise(batch))
+        x = self.as_float(batch.x)
+        fit = self.likelihood.log_prob(x, self.decoder(q.rsample()), batch.mask).sum() / batch.observed
+        kl = kl / batch.observed
         return Terms(kl - fit, {"reconstruction": fit.detach(), "kl": -kl.detach(), "jitter": jitter})
 
-    def posterior(self, batch: Batch) -> tuple[Independent, Tensor, float]:
+    def recognise(self, batch: Batch) -> Independent:
+        """The encoder's pseudo-observation of z for each point."""
+        return self.latents(self.encoder_input(self.filled(batch), batch.mask))
+
+    def posterior(self, batch: Batch, pseudo: Independent) -> tuple[Independent, Tensor, float]:
         """q(z) of each point given all that share its function, the batch's part of the KL, and the jitter."""
-        x = self.as_float(batch.x)
-        pseudo, inputs = self.latents(x), self.aux(x, batch.aux)
+        x = self.filled(batch)
+        inputs = self.aux(x, batch.aux)
         rows = self.aux.groups(batch.aux, len(x), x.device)  # [G, T]
         there = (rows >= 0).unsqueeze(-1)
         weight = torch.where(there, there / pseudo.variance[rows], 0.0)  # whose root has no gradient at 0
@@ -77,13 +83,31 @@ class GPPriorVAE(LatentModel, ABC):
         """q(z) of a frame given the frames of its video that are here; of any other point given the training data.
 
         The training data know the image of a seen point. For unseen points, the GP prediction is multiplied by the
-        encoder's pseudo-likelihood.
+        encoder's pseudo-likelihood, refined if values are missing.
         """
+        pseudo = self.recognise(batch)
+        return self.inferred(batch, seen, pseudo if seen else self.refine_incomplete(batch, pseudo))[0]
+
+    def inferred(self, batch: Batch, seen: bool, pseudo: Independent) -> tuple[Independent, Tensor]:
+        """q(z) from pseudo-observations, and the KL to what is known without them."""
         if self.aux.grouped:
-            return self.posterior(batch)[0]
-        x = self.as_float(batch.x)
-        known = self.posterior_at(self.aux(x, batch.aux))
-        return known if seen else product(known, self.latents(x))
+            return self.posterior(batch, pseudo)[:2]
+        known = self.posterior_at(self.aux(self.filled(batch), batch.aux))
+        q = known if seen else product(known, pseudo)
+        return q, kl_divergence(q, known).sum()
+
+    def refine_incomplete(self, batch: Batch, q: Posterior) -> Independent:
+        """Pseudo-observations, refined if values are missing; the points of a batch may be linked, so all of them."""
+        refined = q if batch.mask is None or batch.mask.all() else self.refine(batch, q)
+        assert isinstance(refined, Independent)
+        return refined
+
+    def gain(self, batch: Batch, q: Posterior, given: Any) -> Tensor:
+        """The bound that pseudo-observations q lead to, in equal parts [B]; the decoder and the GP are frozen."""
+        assert isinstance(q, Independent)
+        inferred, kl = self.inferred(batch, False, q)
+        likelihood = self.log_likelihood(batch, inferred.rsample(), None)
+        return ((likelihood.sum() - kl) / len(batch)).expand(len(batch))
 
     def generate(self, aux: Tensor) -> Independent:
         """q(z | aux) of points whose images nobody has seen, given the training data."""

@@ -67,7 +67,6 @@ class GPVAE(GPPriorVAE):
             return
         for chunk in data.train.chunks(1000):
             batch = chunk.to(self.device)
-            x = self.as_float(batch.x)
-            pseudo = self.latents(x)
-            self.known_inputs[batch.index] = self.aux(x, batch.aux)
+            pseudo = self.recognise(batch)
+            self.known_inputs[batch.index] = self.aux(self.filled(batch), batch.aux)
             self.known_y[batch.index], self.known_weight[batch.index] = pseudo.mean, 1 / pseudo.variance

@@ -7,8 +7,9 @@ from src.data.facts import Facts
 from src.gp.evidence import log_density
 from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal
+from src.gp.patterns import log_density_by_pattern
 from src.models.base import Terms
-from src.models.gp_decoder import GPDecoder
+from src.models.gp_decoder import GPDecoder, check_cost
 from src.models.posterior import Kind
 from src.runs.errors import UserError
 
@@ -26,11 +27,12 @@ class GPLVM(GPDecoder):
         super().check(facts)
         if not 1 <= self.active_size <= self.num_data:
             raise UserError(f"active_set.size={self.active_size} must lie between 1 and N = {self.num_data}")
+        check_cost(facts, facts.batch_size**3, "set a smaller dataset.batch_size, or use model=sas")
 
     def objective(self, batch: Batch) -> Terms:
-        """Eq. 2 of the SAS paper: log p(x | z) of the batch, times N / B. O(B^3)."""
-        x = self.centred(batch.x)
-        z = self.encode_centred(x, batch.index).rsample()
+        """Eq. 2 of the SAS paper: log p(x | z) of the batch, times N / B. O(B^3), for G patterns of holes O(G B^3)."""
+        x, mask = self.observed(batch)
+        z = self.encode_centred(x, mask, batch.index).rsample()
         k = add_diagonal(covariance(self.kernel, z, z), self.likelihood.noise)
-        evidence, jitter = log_density(x, k)
+        evidence, jitter = log_density(x, k) if mask is None else log_density_by_pattern(x, mask, k)
         return self.per_value({"evidence": self.num_data / len(z) * evidence}, jitter)

@@ -149,6 +149,11 @@ def masked(values: Tensor, mask: Tensor | None) -> Tensor:
     return values if mask is None else torch.where(mask, values, 0.0)
 
 
+def mean_observed(values: Tensor, mask: Tensor | None) -> Tensor:
+    """The mean of the values that were observed."""
+    return values.mean() if mask is None else masked(values, mask).sum() / mask.sum()
+
+
 def x_at(x: Tensor, mask: Tensor | None) -> Tensor:
     """x without its NaNs, whose gradients would be NaN even behind a mask."""
     return x if mask is None else torch.where(mask, x, torch.zeros_like(x))

@@ -61,6 +61,39 @@ def lower_triangle(spread: Tensor, size: int) -> Tensor:
     return diagonal.diag_embed().index_put((batch, rows, columns), below)
 
 
+def numbers(q: Posterior) -> tuple[Kind, Tensor, Tensor]:
+    """What `build` makes q(z) of: its kind, mean [B, Q] and unconstrained spread [B, `spread_size`]."""
+    if isinstance(q, Point):
+        return "point", q.mean, q.mean[:, :0]
+    if isinstance(q, Independent):
+        return "diagonal", q.mean, inverse_positive(q.variance)
+    scale, size = q.scale_tril, q.mean.shape[-1]
+    rows, columns = torch.tril_indices(size, size, offset=-1, device=scale.device)
+    diagonal = inverse_positive(scale.diagonal(dim1=-2, dim2=-1).square())
+    return "full", q.mean, torch.cat([diagonal, scale[..., rows, columns]], -1)
+
+
+def inverse_positive(variance: Tensor) -> Tensor:
+    """softplus^-1, without overflow."""
+    return variance + (-(-variance).expm1()).log()
+
+
+def rows_of(q: Posterior, rows: Tensor) -> Posterior:
+    """q(z) of some of the points."""
+    if isinstance(q, Point):
+        return Point(q.mean[rows])
+    if isinstance(q, Independent):
+        return gaussian(q.mean[rows], q.variance[rows])
+    return MultivariateNormal(q.mean[rows], scale_tril=q.scale_tril[rows], validate_args=False)
+
+
+def with_rows(q: Posterior, rows: Tensor, other: Posterior) -> Posterior:
+    """q(z) with that of some points replaced by another."""
+    kind, *mine = numbers(q)
+    _, *theirs = numbers(other)
+    return build(kind, *(own.index_put((rows,), new) for own, new in zip(mine, theirs, strict=True)))
+
+
 def kl_to_prior(q: Posterior) -> Tensor:
     """KL[q(z_n) || N(0, I)] of each point [B]."""
     if isinstance(q, Point):
@@ -69,6 +102,11 @@ def kl_to_prior(q: Posterior) -> Tensor:
     if isinstance(q, Independent):
         return kl_divergence(q, Independent(Normal(zero, one, validate_args=False), 1, validate_args=False))
     return kl_divergence(q, MultivariateNormal(zero, scale_tril=one.diag_embed(), validate_args=False))
+
+
+def divergence(q: Posterior) -> Tensor | float:
+    """KL[q(z_n) || N(0, I)] of each point [B]; a point, which has no density, is not held to the prior."""
+    return 0.0 if isinstance(q, Point) else kl_to_prior(q)
 
 
 class Amortised(nn.Module):
@@ -135,26 +173,39 @@ class Free(nn.Module):
         return build(self.kind, mean, self.spread(index) if self.spread else mean)
 
 
-def fit(kind: Kind, start: Tensor, log_likelihood: Callable[[Tensor], Tensor], steps: int, lr: float) -> Posterior:
-    """q(z) of points whose decoder is fixed: maximise E_q[log p(x | z)] - KL from the means `start` [B, Q].
+def around(kind: Kind, mean: Tensor) -> Posterior:
+    """A q(z) to start from: given means [B, Q], small variances and no correlation."""
+    spread = mean.new_zeros(len(mean), spread_size(kind, mean.shape[-1]))
+    spread[:, : mean.shape[-1]] = -3.0
+    return build(kind, mean, spread)
 
-    `log_likelihood` maps z [B, Q] to [B]; a row that ends worse than it started keeps its start. Rows are independent.
+
+Gain = Callable[[Posterior], Tensor]  # log p(x | z) - KL of each point [B], at a draw of z from q(z)
+DRAWS = 16  # that an expected gain is estimated from
+
+
+def fit(start: Posterior, gain: Gain, steps: int, lr: float) -> Posterior:
+    """The q(z) of points whose decoder is fixed that has the highest gain, E_q[log p(x | z)] - KL, from `start`.
+
+    A point that ends with less than it started with, by the same draws, keeps its start.
     """
-
-    def gain(q: Posterior, z: Tensor) -> Tensor:
-        return log_likelihood(z) - (0 if isinstance(q, Point) else kl_to_prior(q))
-
-    first = (start, start.new_full((len(start), spread_size(kind, start.shape[-1])), -3.0))
-    mean, spread = (tensor.clone().requires_grad_() for tensor in first)
+    kind, *first = numbers(start)
+    mean, spread = (tensor.detach().clone().requires_grad_() for tensor in first)
     optimizer = torch.optim.Adam([mean, spread], lr=lr)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=steps)
     for _ in tqdm(range(steps), desc="embedding", leave=False, disable=None):
-        q = build(kind, mean, spread)
-        gradients = torch.autograd.grad(-gain(q, q.rsample()).sum(), (mean, spread), materialize_grads=True)
+        loss = -gain(build(kind, mean, spread)).sum()
+        gradients = torch.autograd.grad(loss, (mean, spread), materialize_grads=True)
         mean.grad, spread.grad = gradients
         optimizer.step()
         schedule.step()
     with torch.no_grad():
-        before, after = build(kind, *first), build(kind, mean, spread)
-        better = (gain(after, after.mean) >= gain(before, before.mean))[:, None]
+        better = (expected(gain, build(kind, mean, spread)) >= expected(gain, start))[:, None]
         return build(kind, mean.where(better, first[0]), spread.where(better, first[1]))
+
+
+def expected(gain: Gain, q: Posterior, draws: int = DRAWS) -> Tensor:
+    """E_q[log p(x | z)] - KL of each point [B], estimated from draws that are the same in every call."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return torch.stack([gain(q) for _ in range(1 if isinstance(q, Point) else draws)]).mean(0)

@@ -8,11 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from src.data.batch import Batch
+from src.data.batch import Batch, complete_first
 from src.data.facts import Facts
 from src.gp.active_set import Estimate, fixed_size, random_size
 from src.models.base import Terms
-from src.models.gp_decoder import GPDecoder
+from src.models.gp_decoder import GPDecoder, check_cost
 from src.models.posterior import Kind
 from src.runs.errors import UserError
 
@@ -38,16 +38,23 @@ class SAS(GPDecoder):
                 f"{facts.batch_size}: the active set is drawn from the batch and predicts the rest of it"
             )
 
+        check_cost(facts, self.active_size**2 * facts.batch_size, "set a smaller active_set or dataset.batch_size")
+
     def objective(self, batch: Batch) -> Terms:
         """Algorithm 1, lines 5-13: minus the estimate of log p(x | z)."""
-        x = self.centred(batch.x)
-        z = self.encode_centred(x, batch.index).rsample()
-        active, rest, jitter = self.estimate(x, z)
+        x, mask = self.observed(batch)
+        z = self.encode_centred(x, mask, batch.index).rsample()
+        active, rest, jitter = self.estimate(x, z, mask)
         return self.per_value({"active": active, "rest": rest}, jitter)
 
-    def estimate(self, x: Tensor, z: Tensor) -> Estimate:
-        """Eq. 6 with a fixed number of active points, or the unbiased form with a random number."""
+    def estimate(self, x: Tensor, z: Tensor, mask: Tensor | None = None) -> Estimate:
+        """Eq. 6 with a fixed number of active points, or the unbiased form with a random number.
+
+        Complete points are the first choice for an active set of fixed size: they share one Cholesky factor.
+        """
         if self.active_set == "random":
             rest_size = int(torch.randint(1, len(x) + 1, ()))
-            return random_size(x, z, self.kernel, self.likelihood.noise, rest_size)
-        return fixed_size(x, z, self.kernel, self.likelihood.noise, self.active_set, self.num_data)
+            return random_size(x, z, self.kernel, self.likelihood.noise, rest_size, mask)
+        if mask is not None:
+            x, z, mask = (part[complete_first(mask)] for part in (x, z, mask))
+        return fixed_size(x, z, self.kernel, self.likelihood.noise, self.active_set, self.num_data, mask)

@@ -19,7 +19,7 @@ from src.gp.kernels import covariance
 from src.gp.sparse import Statistics, Whitened, optimal_q, prior_factor, statistics
 from src.models.base import Terms
 from src.models.gp_prior import GPPriorVAE, Inferred
-from src.models.likelihoods import Gaussian
+from src.models.likelihoods import Gaussian, mean_observed, x_at
 from src.models.options import GPPriorOptions, LearningOptions
 from src.models.posterior import gaussian
 from src.runs.errors import UserError
@@ -80,7 +80,7 @@ class SVGPVAE(GPPriorVAE):
         super().initialise(data)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(stream(self.seed, self.num_data))
-            x = self.as_float(data.train.draw(max(1000, len(self.inducing)), self.seed).x).to(self.device)
+            x = self.filled(data.train.draw(max(1000, len(self.inducing)), self.seed).to(self.device))
             self.inducing.copy_(self.aux.inducing(len(self.inducing), data.train, x))
 
     def objective(self, batch: Batch) -> Terms:
@@ -91,11 +91,12 @@ class SVGPVAE(GPPriorVAE):
         """
         if self.geco is None:
             return super().objective(batch)
-        q, kl, jitter = self.posterior(batch)
-        error = (self.as_float(batch.x) - self.decoder(q.rsample())).square().mean()
+        q, kl, jitter = self.posterior(batch, self.recognise(batch))
+        x = x_at(self.as_float(batch.x), batch.mask)
+        error = mean_observed((x - self.decoder(q.rsample())).square(), batch.mask)
         self.violation = (error - self.geco).detach()
         loss = error - self.geco + (-self.log_multiplier).exp() * kl
-        parts = {"mse": error, "kl": -kl / batch.x.numel(), "log_multiplier": self.log_multiplier.clone()}
+        parts = {"mse": error, "kl": -kl / batch.observed, "log_multiplier": self.log_multiplier.clone()}
         return Terms(loss, {**{name: part.detach() for name, part in parts.items()}, "jitter": jitter})
 
     def optimizer_step(
@@ -159,6 +160,5 @@ class SVGPVAE(GPPriorVAE):
 
     def chunk_statistics(self, chol: Tensor, batch: Batch) -> Statistics:
         """What the inducing points learn from some of the training data."""
-        x = self.as_float(batch.x)
-        pseudo, inputs = self.latents(x), self.aux(x, batch.aux)
+        pseudo, inputs = self.recognise(batch), self.aux(self.filled(batch), batch.aux)
         return statistics(chol, self.covariance(inputs.double()).mT, pseudo.mean, 1 / pseudo.variance)

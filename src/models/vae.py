@@ -31,7 +31,7 @@ class VAE(LatentModel):
         """The ELBO, (N / B) sum_n E_q[log p(x_n | z_n)] - KL[q(z_n) || N(0, I)]."""
         q = self.encode(batch, seen=True)
         weight = self.num_data / len(batch)
-        fit = self.likelihood.log_prob(self.as_float(batch.x), self.mean(q.rsample())).sum()
+        fit = self.likelihood.log_prob(self.as_float(batch.x), self.mean(q.rsample()), batch.mask).sum()
         return self.per_value({"fit": weight * fit, "kl": -weight * kl_to_prior(q).sum()})
 
     def mean(self, z: Tensor) -> Tensor:

@@ -49,10 +49,24 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
             ("generation", generated, "generated_views"),
             ("paths", paths, "estimated_paths"),
         ):
-            if available := {model: found for model, found in arrays.items() if needed in found}:
-                yield f"{name}-{dataset}", function(available)
+            available = {model: found for model, found in arrays.items() if needed in found}
+            for number, alike in enumerate(with_the_same_classes(available), 1):
+                yield f"{name}-{dataset}" + (f"-{number}" if number > 1 else ""), function(alike)
     if found := evidence_of(runs):
         yield "evidence", evidence(found)
+
+
+def with_the_same_classes(arrays: dict[str, Arrays]) -> list[dict[str, Arrays]]:
+    """Models in groups that can share a legend: runs on different files of one's own may have other classes."""
+    groups: dict[tuple[str, ...], dict[str, Arrays]] = {}
+    for model, found in arrays.items():
+        groups.setdefault(class_names(found), {})[model] = found
+    return list(groups.values())
+
+
+def class_names(arrays: Arrays) -> tuple[str, ...]:
+    """The names of the classes; empty if they have none."""
+    return tuple(arrays["classes"].tolist()) if "classes" in arrays else ()
 
 
 def objectives(runs: Sequence[Run]) -> Figure:
@@ -142,7 +156,9 @@ def draw_latents(figure: Figure, axes: Axes, arrays: Arrays, legend: bool) -> No
     axes.imshow(arrays["grid_sd"], GREYS, extent=(left, right, bottom, top), **style)
     labels = arrays.get("labels", np.zeros(len(arrays["z"])))
     across, up = arrays["z"].T
-    draw_points(figure if legend else Figure(), axes, across, up, labels, np.unique(labels))
+    names = class_names(arrays)
+    classes = np.arange(len(names)) if names else np.unique(labels)
+    draw_points(figure if legend else Figure(), axes, across, up, labels, classes, names)
     axes.set_xlabel("z₁", fontsize=SMALL, labelpad=1)
     axes.set_ylabel("z₂", fontsize=SMALL, labelpad=0)
 

@@ -6,6 +6,8 @@ BATCH = ("src/data/batch.py", "tests/data/test_batch.py")
 FACTS = ("src/data/facts.py", "tests/data/test_facts.py")
 SAMPLING = ("src/data/sampling.py", "tests/data/test_sampling.py")
 MODULE = ("src/data/module.py", "tests/data/test_module.py")
+STANDARDISATION = ("src/data/standardisation.py", "tests/data/test_standardisation.py")
+TABLE = ("src/data/table.py", "tests/data/test_table.py")
 ARRAYS = ("src/data/arrays.py", "tests/data/test_arrays.py")
 BALL = ("src/data/moving_ball.py", "tests/data/test_moving_ball.py")
 ROTATED = ("src/data/rotated_mnist.py", "tests/data/test_rotated_mnist.py")
@@ -95,8 +97,8 @@ PLANTED = [
     mistake(
         "a test split with missing values counts as complete",
         MODULE,
-        "self.train.mask is None and self.test.mask is None",
-        "self.train.mask is None",
+        "complete_test=self.test.mask is None",
+        "complete_test=self.train.mask is None",
     ),
     mistake(
         "a batch may be larger than the data", MODULE, "if not 1 <= self.batch_size <= len(self.train)", "if False"
@@ -174,4 +176,36 @@ PLANTED = [
     mistake("the label is a pixel", RECTANGLES, "bits[:, -1].long()", "bits[:, -2].long()"),
     mistake("squares are allowed", RECTANGLES, "(abs(height - width) >= DIFFERENCE) & ", ""),
     mistake("flat patches are kept", RECTANGLES, "dtype=np.float32) >= FLAT", "dtype=np.float32) >= 0"),
+    mistake(
+        "hidden values decide the constants",
+        STANDARDISATION,
+        "x = train.all().x.double()",
+        "x = train.truth(torch.arange(len(train))).double()",
+    ),
+    mistake("the sd of a sample", STANDARDISATION, ".square().nanmean(0)", ".square().nansum(0) / (len(x) - 1)"),
+    mistake("variance for sd", STANDARDISATION, ".nanmean(0).sqrt()", ".nanmean(0)"),
+    mistake("empty columns are not constant", STANDARDISATION, "~(spread > 1e-12", "(spread <= 1e-12"),
+    mistake(
+        "no digits are left of large values",
+        STANDARDISATION,
+        "((x - self.centre) / self.spread).float()",
+        "((x.float() - self.centre.float()) / self.spread.float())",
+    ),
+    mistake(
+        "test columns are taken by their place",
+        TABLE,
+        "sheet.take(list(names)), sheet.where",
+        "sheet.take(sheet.names[: len(names)]), sheet.where",
+    ),
+    mistake(
+        "the target is observed",
+        TABLE,
+        "for name in sheet.names if name not in roles.beside",
+        "for name in sheet.names",
+    ),
+    mistake("text counts as missing", TABLE, "if text.any():", "if False:"),
+    mistake("a layer is ignored", TABLE, ".to_df(layer)", ".to_df()"),
+    mistake("16 comes before 2", TABLE, "int(part) if i % 2 else part", "part"),
+    mistake("rows are counted from 0", TABLE, "row {row + 1} (counted", "row {row} (counted"),
+    mistake("names of rows are observed", TABLE, "None if named else 0", "None"),
 ]

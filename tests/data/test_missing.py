@@ -122,6 +122,16 @@ def test_a_wrong_option_is_an_error(options: dict[str, Any], message: str) -> No
         Missing(**options)
 
 
+def test_the_facts_count_what_was_observed_and_the_patterns_of_what_was_not() -> None:
+    complete, data, blind = loaded(), loaded(missing={**HALF, "split": "train"}), loaded(nan=True)
+    assert data.train.mask is not None
+    columns = data.train.mask.flatten(1).mT
+    assert data.facts.observed == int(data.train.mask.sum()) == 12 * 3 * 16
+    assert data.facts.patterns == len(columns.unique(dim=0)) > 16
+    assert (complete.facts.observed, complete.facts.patterns) == (12 * 3 * 32, 1)
+    assert (blind.facts.observed, blind.facts.patterns) == (12 * 3 * 31, 2)
+
+
 def test_fresh_training_data_have_nothing_to_hide() -> None:
     data = Images(missing={**HALF, "split": "train"})
     data.fresh = True

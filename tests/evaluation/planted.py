@@ -130,4 +130,17 @@ PLANTED: list[Mistake] = [
     mistake("every task fits", files("registry"), " if task.fits(subject.model, subject.data)", ""),
     mistake("rows of images from the top", files("figures"), "mean.flip(0).clamp(0, 1)", "mean.clamp(0, 1)"),
     mistake("classes share a row", files("canvas"), "(np.searchsorted(classes, labels) + jitter)", "jitter"),
+    mistake("markers do not change", files("canvas"), "place // colours == i", "place >= 0"),
+    mistake("classes are named by their order", files("figures"), "np.arange(len(names)) if names else ", ""),
+    mistake("the best columns come first", files("figures"), "descending=True", "descending=False"),
+    mistake(
+        "missing values count in columns",
+        files("reconstruction"),
+        "else chunk.mask\n        totals",
+        "else torch.ones_like(error)\n        totals",
+    ),
+    mistake("new rows are training rows", files("embedding"), "seen=False", "seen=True"),
+    mistake("raw values are encoded", files("embedding"), "split if scale is None else scale.applied(split)", "split"),
+    mistake("means for variances", files("embedding"), '("mean", "variance"))', '("mean", "mean"))'),
+    mistake("data are replaced by latents", files("embedding"), "path.resolve() == source.resolve()", "path == source"),
 ]

@@ -1,7 +1,9 @@
 """How figures look, and that their files are written whole or not at all."""
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from src.evaluation.canvas import PALETTE, add_legend, colour_bar, draw_points, heights, quiet, save
+from src.evaluation.canvas import MARKERS, PALETTE, add_legend, colour_bar, draw_points, heights, quiet, save
 
 LABELS = np.array([3, 8, 3, 9, 8, 9])
 CLASSES = np.array([3, 8, 9])
@@ -28,10 +30,10 @@ def test_many_classes_share_one_row() -> None:
     assert (np.abs(up) <= 0.4).all() and np.ptp(up) > 0.3
 
 
-def drawn(labels: np.ndarray, classes: np.ndarray) -> tuple[Figure, PathCollection]:
+def drawn(labels: np.ndarray, classes: np.ndarray, names: Sequence[str] = ()) -> tuple[Figure, PathCollection]:
     figure = Figure()
     across = np.arange(len(labels), dtype=float)
-    draw_points(figure, figure.subplots(), across, -across, labels, classes)
+    draw_points(figure, figure.subplots(), across, -across, labels, classes, names)
     (points,) = figure.axes[0].collections
     assert isinstance(points, PathCollection)
     return figure, points
@@ -50,6 +52,41 @@ def test_one_class_needs_no_legend_and_many_have_a_bar() -> None:
     figure, points = drawn(np.arange(11), np.arange(11))
     assert not figure.legends and figure.axes[1].get_xlabel() == "label"
     np.testing.assert_array_equal(np.asarray(points.get_array()), np.arange(11))
+
+
+def test_names_replace_the_numbers_of_classes() -> None:
+    figure, _ = drawn(np.array([0, 2, 2]), np.arange(3), ["32 ICM", "32 TE", "64 PE"])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["32 ICM", "32 TE", "64 PE"]
+
+
+@pytest.mark.parametrize("number", [11, 23, 40])
+def test_many_named_classes_differ_in_colour_or_marker(number: int) -> None:
+    """And their legend has the same marks as the points."""
+    figure, names, labels = Figure(), [f"class {i}" for i in range(number)], np.arange(number)
+    draw_points(figure, figure.subplots(), labels.astype(float), -labels, labels, labels, names)
+    tens: list[Any] = list(figure.axes[0].collections)
+    looks = [(tuple(colour[:3]), i) for i, ten in enumerate(tens) for colour in ten.get_facecolor()]
+    assert len(set(looks)) == number and [len(ten.get_offsets()) for ten in tens[:-1]] == [10] * (len(tens) - 1)
+    assert [x for ten in tens for x in ten.get_offsets()[:, 0]] == list(range(number))
+    marks = [handle for handle in figure.legends[0].legend_handles if isinstance(handle, Line2D)]
+    assert [(to_rgba(mark.get_color())[:3], MARKERS.index(str(mark.get_marker()))) for mark in marks] == looks
+    assert len({mark.get_label() for mark in marks}) == number
+
+
+def test_too_many_named_classes_have_a_bar() -> None:
+    figure, _ = drawn(np.arange(41), np.arange(41), [f"class {i}" for i in range(41)])
+    assert not figure.legends
+
+
+def test_a_legend_of_long_names_stays_within_the_figure(tmp_path: Path) -> None:
+    figure = Figure(figsize=(3.3, 2.8), layout="constrained")
+    figure.subplots()
+    names = [f"CD4+/CD45RA+/CD25- Naive {i}" for i in range(12)]
+    add_legend(figure, [Line2D([], [], label=name) for name in names])
+    save(figure, tmp_path / "a.png")
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0
+    assert figure.axes[0].get_window_extent().height > 1.5 * figure.dpi  # the figure grew, the axes did not shrink
 
 
 def test_the_colours_are_all_different() -> None:

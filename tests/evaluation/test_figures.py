@@ -103,6 +103,16 @@ def test_each_class_has_a_colour_of_its_own_and_a_name(latent_dim: int) -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [str(i) for i in range(10)]
 
 
+@LATENT_DIMS
+def test_every_class_is_named_even_without_a_point(latent_dim: int) -> None:
+    """Colours belong to class ids, so that they are the same in the maps of all runs."""
+    names = ["zygote", "2 cells", "4 cells"]
+    figure = figures.latent_map(latents(50, latent_dim), torch.full((50,), 2), decoder(VECTOR), "title", names)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == names
+    (points,) = panel(figure).collections
+    assert (points.get_facecolor()[:, :3] == to_rgba_array(figures.PALETTE)[2, :3]).all()
+
+
 def test_one_latent_dimension_gives_each_class_a_row() -> None:
     z, y = latents(200, 1), torch.arange(200) % 4
     (points,) = panel(figures.latent_map(z, y, decoder(GREY), "title")).collections
@@ -190,6 +200,40 @@ def test_reconstructions_of_vectors_are_curves_with_a_band(n: int) -> None:
     band = panels[-1].collections[0].get_paths()[0].vertices
     np.testing.assert_allclose(band[:, 1].max(), (mean + 2 * sd.abs())[n - 1].max(), rtol=1e-6)
     np.testing.assert_allclose(band[:, 1].min(), (mean - 2 * sd.abs())[n - 1].min(), rtol=1e-6)
+
+
+def test_columns_with_names_are_shown_by_name() -> None:
+    x, mean, sd = torch.randn(3, 12, 9)
+    names = [f"column {i}" for i in range(8)] + ["a name that is much too long to be shown"]
+    figure = figures.reconstructions(x, mean, sd.abs(), columns=names, unit="standardised value")
+    assert len(figure.axes) == 5
+    axes = panel(figure, 3)
+    bars, (cross,) = axes.containers[0], axes.lines[1:]
+    np.testing.assert_allclose(cross.get_xydata(), np.c_[x[3], np.arange(9)])
+    np.testing.assert_allclose(bars.lines[0].get_xydata(), np.c_[mean[3], np.arange(9)])
+    ends = np.array(bars.lines[2][0].get_segments())[:, :, 0]
+    np.testing.assert_allclose(ends, np.c_[mean[3] - 2 * sd[3].abs(), mean[3] + 2 * sd[3].abs()], rtol=1e-5)
+    shown = [text.get_text() for text in panel(figure).get_yticklabels()]
+    assert shown[:8] == names[:8] and shown[8] == "a name that is much too…"
+    assert panel(figure).get_ylim() == (8.5, -0.5) and axes.get_xlabel() == "standardised value"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["observation", "reconstruction ± 2 sd"]
+
+
+def test_more_than_thirty_columns_are_curves() -> None:
+    x = torch.randn(2, 31)
+    figure = figures.reconstructions(x, x, x.abs(), columns=[str(i) for i in range(31)])
+    assert len(panel(figure).lines) == 2 and panel(figure).lines[0].get_xydata().shape == (31, 2)
+
+
+@pytest.mark.parametrize(("size", "title"), [(4, "all columns"), (33, "the worst 30 of 33 columns")])
+def test_the_worst_columns_come_first(size: int, title: str) -> None:
+    rmse = torch.randperm(size, generator=torch.Generator().manual_seed(0)).float()
+    figure = figures.column_errors(rmse, [f"c{value:g}" for value in rmse], "value")
+    axes = panel(figure)
+    worst = sorted(range(size), reverse=True)[:30]
+    assert [bar.get_width() for bar in axes.patches] == worst
+    assert [text.get_text() for text in axes.get_yticklabels()] == [f"c{value}" for value in worst]
+    assert axes.get_title() == f"Test RMSE, {title}" and axes.get_ylim()[0] > axes.get_ylim()[1]
 
 
 def test_collapsed_latents_and_a_constant_sd_can_be_drawn(tmp_path: Path) -> None:

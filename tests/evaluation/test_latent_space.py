@@ -129,7 +129,17 @@ def test_only_classes_are_labels(y: Tensor | None, coloured: bool) -> None:
     figures = dict(LatentSpace().figures(known))
     assert list(figures) == ["latent_map", "decoded_grid"]
     assert bool(figures["latent_map"].legends) == coloured
-    assert "Known, 3 test images" in figures["latent_map"].axes[0].get_title()
+    assert "Known, 3 test points" in figures["latent_map"].axes[0].get_title()
+
+
+def test_classes_have_names_if_the_data_name_them() -> None:
+    data = MadeUp(split_of(KNOWN, torch.tensor([0, 2, 1])))
+    assert "classes" not in LatentSpace().artifacts(subject(Known, data))
+    data.classes = ("cat", "dog", "elk")
+    known = subject(Known, data)
+    assert LatentSpace().artifacts(known)["classes"].tolist() == ["cat", "dog", "elk"]
+    figure = dict(LatentSpace().figures(known))["latent_map"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["cat", "dog", "elk"]
 
 
 def test_bytes_are_the_nearest_of_256_levels() -> None:

@@ -13,7 +13,14 @@ from torch.distributions import Normal
 
 from src.data.batch import Batch, Split, split_of
 from src.evaluation import reconstruction
-from src.evaluation.reconstruction import Reconstruction, active_sets, predictive_scores, with_sd, with_size
+from src.evaluation.reconstruction import (
+    Reconstruction,
+    active_sets,
+    column_rmse,
+    predictive_scores,
+    with_sd,
+    with_size,
+)
 from tests.evaluation.subjects import Known, KnownActive, KnownBits, MadeUp, built, noisy_curve, subject
 
 TEST = split_of(torch.tensor([[0.0, 1.0, 0.5], [1.0, 0.0, -0.5]]))
@@ -175,7 +182,7 @@ def test_the_summary_has_one_line_per_kind_of_active_set() -> None:
               for ending in ("", "_sd", "_mixture")} | {"nlpd": -0.3}  # fmt: skip
     lines = Reconstruction().summary(scores, {"rmse": "0.1 ± 0.01"})
     assert [line[:20].strip() for line in lines] == [
-        "test images",
+        "test data",
         "given an active set",
         "published",
         "mixture over sets",
@@ -194,3 +201,23 @@ def test_the_figure_shows_the_first_test_points() -> None:
     observation, reconstruction_line = figure.axes[1].lines
     assert np.array_equal(observation.get_ydata(), [1.0, 0.0, -0.5])
     assert np.array_equal(reconstruction_line.get_ydata(), [1.0, 0.0, 0.0])
+
+
+def test_the_error_of_each_column_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the third column is not reconstructed; missing values do not count."""
+    monkeypatch.setattr(reconstruction, "CHUNK", 2)
+    x = torch.tensor([[0.0, 1.0, 3.0], [1.0, 0.0, -4.0], [2.0, 2.0, math.nan]])
+    data = MadeUp(split_of(x, mask=~x.isnan()))
+    torch.testing.assert_close(column_rmse(subject(Known, data)), torch.tensor([0, 0, 12.5**0.5], dtype=torch.float64))
+    x[:, 2] = math.nan
+    assert column_rmse(subject(Known, MadeUp(split_of(x, mask=~x.isnan())))).tolist() == [0, 0, 0]
+
+
+def test_tables_have_a_figure_of_their_columns() -> None:
+    data = MadeUp(TRAIN, TEST, batch_size=2)
+    data.columns = ("a", "b", "c")
+    figures = dict(Reconstruction().figures(subject(Known, data)))
+    assert list(figures) == ["reconstructions", "columns"]
+    axes = figures["columns"].axes[0]
+    assert axes.get_yticklabels()[0].get_text() == "c" and axes.get_xlabel() == "RMSE of the value"
+    assert figures["reconstructions"].axes[0].get_yticklabels()[1].get_text() == "b"

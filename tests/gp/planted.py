@@ -9,6 +9,7 @@ BOUNDS = ("src/gp/bounds.py", "tests/gp/test_bounds.py")
 EXACT = ("src/gp/exact.py", "tests/gp/test_exact.py")
 KERNELS = ("src/gp/kernels.py", "tests/gp/test_kernels.py")
 PSI = ("src/gp/psi.py", "tests/gp/test_psi.py")
+PATTERNS = ("src/gp/patterns.py", "tests/gp/test_patterns.py")
 LINALG = ("src/gp/linalg.py", "tests/gp/test_linalg.py")
 
 PLANTED = [
@@ -52,9 +53,39 @@ PLANTED = [
         },
         BOUNDS: {
             "no trace term": (" + x.shape[-1] * projected.unexplained", ""),
-            "the batch counts as everything": ("num_data / len(x) * likelihood", "likelihood"),
+            "the batch counts as everything": (
+                "num_data / len(x) * likelihood).to(x), q.kl(), jitter)\n\n\ndef incomplete",
+                "likelihood).to(x), q.kl(), jitter)\n\n\ndef incomplete",
+            ),
+            "hidden values have variance": (
+                "torch.where(mask, (x - mean).square() + variance, 0.0)",
+                "mask * (x - mean).square() + variance",
+            ),
+            "hidden values have noise": ("(mask.sum() * (noise", "(mask.numel() * (noise"),
             "one output's spread": ("q.mean.shape[-1] // num_scales * spread", "spread"),
             "no log-determinant": (" + log_det + error / noise", " + error / noise"),
+        },
+        PATTERNS: {
+            "unseen points have a determinant": ("(1 - self.seen).diag_embed()", "2 * (1 - self.seen).diag_embed()"),
+            "an unseen point explains": (
+                "solve_lower(chol, seen.unsqueeze(2) * k_ar)",
+                "solve_lower(chol, k_ar.expand(len(seen), -1, -1))",
+            ),
+            "all values of the rest count": (
+                "error.square().sum(2), observed.sum(2)",
+                "error.square().sum(2), torch.ones_like(observed).sum(2)",
+            ),
+            "one output per pattern": ("(num_outputs * log_det).sum()", "log_det.sum()"),
+            "the gradient of the rest forgets the noise": ("by_k_aa.trace() + by_k_rr.sum()", "by_k_aa.trace()"),
+            "the gradient reaches unseen points": (
+                "    return outer * seen.unsqueeze(1) * seen.unsqueeze(2)",
+                "    return outer",
+            ),
+            "predictions mix up the patterns": (
+                "(unexplained + self.noise)[:, self.pattern]",
+                "(unexplained + self.noise)[:, self.pattern.flip(0)]",
+            ),
+            "rounding may make a variance negative": (".clamp_min(0)\n        return k_ra", "\n        return k_ra"),
         },
         EXACT: {
             "half the squares": ("log_det + 0.5 * self.whitened", "log_det + 0.25 * self.whitened"),

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from src.gp import active_set, psi
 from src.gp.active_set import log_marginal
-from src.gp.bounds import collapsed_bound, optimal_q_of_bound, project, uncollapsed_bound
+from src.gp.bounds import Bound, collapsed_bound, incomplete_bound, optimal_q_of_bound, project, uncollapsed_bound
 from src.gp.kernels import covariance
 from src.gp.psi import Psi, closed_form, lazy_closed_form, sampled
 from src.gp.sparse import Whitened, make_sparse_gp, prior_covariance
@@ -211,6 +211,28 @@ def test_samples_keep_the_uncollapsed_bound_unbiased(problem: Problem) -> None:
         exact = torch.stack([log_marginal(problem.x, sample, problem.kernel, NOISE) for sample in z[:200]])
         assert collapsed_bound(problem.x, problem.psi(), k_mm, NOISE)[0] < collapsed.mean() < exact.mean()
         assert (collapsed < exact).all()
+
+
+def test_the_bound_of_incomplete_data_is_a_sum_over_what_was_observed(problem: Problem) -> None:
+    """With everything observed it is the bound of the same samples; else each value adds its own expectation."""
+    z = problem.mean + problem.variance.sqrt() * torch.randn(3, N, Q, dtype=torch.float64)
+    q, k_mm = random_q(4), prior_covariance(problem.kernel, problem.inducing)
+    everything = torch.ones(N, D, dtype=torch.bool)
+
+    def incomplete(mask: Tensor) -> Bound:
+        x = problem.x.masked_fill(~mask, torch.nan)
+        return incomplete_bound(x, mask, z, problem.inducing, problem.kernel, NOISE, q, 2 * N)
+
+    complete = uncollapsed_bound(problem.x, sampled(problem.kernel, z, problem.inducing), k_mm, NOISE, q, 2 * N)
+    torch.testing.assert_close(incomplete(everything), complete)
+    gp = make_sparse_gp(problem.inducing, problem.kernel, NOISE, q)
+    mask = torch.rand(N, D, generator=torch.Generator().manual_seed(0)) > 0.4
+    expected = torch.zeros((), dtype=torch.float64)
+    for points in z:
+        mean, variance = gp.predict(points)
+        log_density = torch.distributions.Normal(mean, NOISE.sqrt()).log_prob(problem.x)
+        expected += (log_density - (variance - NOISE).unsqueeze(1) / (2 * NOISE))[mask].sum() / len(z)
+    torch.testing.assert_close(incomplete(mask).likelihood, 2 * expected)
 
 
 def test_predictions_of_all_inputs_inducing_are_the_exact_ones(problem: Problem) -> None:

@@ -40,8 +40,9 @@ class Given(DataModule):
         objects: Tensor | None = None,
         test: Split | None = None,
         told: dict[str, Any] | None = None,
+        missing: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(batch_size or "full")
+        super().__init__(batch_size or "full", missing=missing)
         self.given, self.objects, self.told = split_of(x, y, aux=aux), objects, told or {}
         self.other = test or self.given
 

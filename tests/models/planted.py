@@ -21,19 +21,64 @@ SVGP_VAE, TEST_SVGP_VAE = "src/models/svgp_vae.py", "tests/models/test_svgp_vae.
 MLP, TEST_MLP = "src/nets/mlp.py", "tests/nets/test_mlp.py"
 CONVOLUTIONAL, TEST_CONVOLUTIONAL = "src/nets/convolutional.py", "tests/nets/test_convolutional.py"
 
+TEST_MISSING = "tests/models/test_missing.py"
+
 MISTAKES: list[tuple[str, str, str, str, str]] = [
+    # missing values
+    ("hidden values reach the encoder", BASE, "return masked(x, mask), mask", "return x, mask", TEST_MISSING),
+    (
+        "hidden values count in the mean",
+        BASE,
+        "len(chunk) if chunk.mask is None else chunk.mask.flatten(1).sum(0)",
+        "len(chunk)",
+        TEST_MISSING,
+    ),
+    (
+        "active points keep their holes to themselves",
+        GP_DECODER,
+        "mask = None if self.facts.complete else self.active_mask",
+        "mask = None",
+        TEST_MISSING,
+    ),
+    (
+        "incomplete points are active first",
+        SAS,
+        "part[complete_first(mask)]",
+        "part[complete_first(~mask)]",
+        TEST_MISSING,
+    ),
+    (
+        "the mask is forgotten in the VAE",
+        VAE,
+        "self.mean(q.rsample()), batch.mask)",
+        "self.mean(q.rsample()))",
+        TEST_MISSING,
+    ),
+    (
+        "nothing is refined",
+        BASE,
+        "return q if seen else self.refine_incomplete(batch, q)",
+        "return q",
+        TEST_MISSING,
+    ),
     # base
-    ("per point, not per value", BASE, "self.num_data * math.prod(self.facts.shape)", "self.num_data", TEST_BASE),
+    ("per point, not per value", BASE, "term / self.facts.observed", "term / self.num_data", TEST_BASE),
     ("the parts keep their graph", BASE, "part.detach() for name, part", "part for name, part", TEST_BASE),
     ("bytes divided by 256", BASE, "x_float.div_(255)", "x_float.div_(256)", TEST_BASE),
     (
         "mean over pixels for sum",
         BASE,
-        "x, batch.mask).flatten(1).sum(1)",
-        "x, batch.mask).flatten(1).mean(1)",
+        "batch.mask).flatten(1).sum(1)",
+        "batch.mask).flatten(1).mean(1)",
         TEST_BASE,
     ),
-    ("the mask is forgotten in the fit", BASE, "batch.aux), x, batch.mask)", "batch.aux), x, None)", TEST_BASE),
+    (
+        "the mask is forgotten in the fit",
+        BASE,
+        "self.as_float(batch.x), batch.mask).flatten",
+        "self.as_float(batch.x), None).flatten",
+        TEST_BASE,
+    ),
     ("the mask is forgotten at the start", BASE, "    values = torch.where(mask, x, 0.0)", "    values = x", TEST_BASE),
     ("the farthest image", BASE, "torch.cdist(x, images).argmin(1)", "torch.cdist(x, images).argmax(1)", TEST_BASE),
     (
@@ -46,8 +91,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "encoded without centring",
         BASE,
-        "encode_centred(self.centred(batch.x)",
-        "encode_centred(self.as_float(batch.x).flatten(1)",
+        "        x = self.centred(batch.x)\n        if batch.mask is None or",
+        "        x = self.as_float(batch.x).flatten(1)\n        if batch.mask is None or",
         TEST_BASE,
     ),
     (
@@ -60,8 +105,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "only the first chunk counts",
         BASE,
-        "            total += self.as_float",
-        "            total = self.as_float",
+        "            total += masked(",
+        "            total = masked(",
         TEST_BASE,
     ),
     ("principal components not whitened", BASE, "whiten=True", "whiten=False", TEST_BASE),
@@ -131,7 +176,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "Normal(mean.unflatten(1, self.shape), scale",
         TEST_BASE,
     ),
-    ("variance for sd in decode", BASE, "scale = variance.sqrt().view", "scale = variance.view", TEST_BASE),
+    ("variance for sd in decode", BASE, "scale = variance.sqrt()", "scale = variance", TEST_BASE),
     # posterior
     (
         "variance for sd",
@@ -186,24 +231,24 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "better decided on the sum of rows",
         POSTERIOR,
-        "(gain(after, after.mean) >= gain(before, before.mean))[:, None]",
-        "(gain(after, after.mean).sum() >= gain(before, before.mean).sum()).expand(len(start), 1)",
+        "(expected(gain, build(kind, mean, spread)) >= expected(gain, start))[:, None]",
+        "(expected(gain, build(kind, mean, spread)).sum() >= expected(gain, start).sum()).expand(len(mean), 1)",
         TEST_POSTERIOR,
     ),
     ("rows that end worse are kept", POSTERIOR, "mean.where(better, first[0])", "mean", TEST_POSTERIOR),
     (
         "fitted without the divergence",
-        POSTERIOR,
-        "(0 if isinstance(q, Point) else kl_to_prior(q))",
-        "0",
-        TEST_POSTERIOR,
+        BASE,
+        "q.rsample(), given) - divergence(q)",
+        "q.rsample(), given)",
+        TEST_BASE,
     ),
     (
         "the divergence is added",
-        POSTERIOR,
-        "return log_likelihood(z) - (0",
-        "return log_likelihood(z) + (0",
-        TEST_POSTERIOR,
+        BASE,
+        "q.rsample(), given) - divergence(q)",
+        "q.rsample(), given) + divergence(q)",
+        TEST_BASE,
     ),
     (
         "dense gradients of rows",
@@ -359,7 +404,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "conditioned on uncentred data",
         GP_DECODER,
-        "condition(self.centred(active.x), z",
+        "condition(x, z",
         "condition(self.as_float(active.x).flatten(1), z",
         TEST_GP_DECODER,
     ),
@@ -384,21 +429,27 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "stream(0, self.num_data)",
         TEST_GP_DECODER,
     ),
-    ("what is given is ignored", GP_DECODER, "if batch is None else batch\n", "\n", TEST_GP_DECODER),
+    (
+        "what is given is ignored",
+        GP_DECODER,
+        "batch or self.stored_active_set()",
+        "self.stored_active_set()",
+        TEST_GP_DECODER,
+    ),
     (
         "active latents are searched for",
         GP_DECODER,
-        "self.encode(active, seen=True).mean",
+        "self.encode_centred(x, mask, active.index).mean",
         "self.encode(active, seen=not self.latents.free).mean",
         TEST_GP_DECODER,
     ),
     # sas, bayesian sas, gplvm
-    ("N is the batch", SAS, "self.active_set, self.num_data)", "self.active_set, len(x))", TEST_SAS),
+    ("N is the batch", SAS, "self.active_set, self.num_data, mask)", "self.active_set, len(x), mask)", TEST_SAS),
     (
         "encoded without centring in SAS",
         SAS,
-        "x = self.centred(batch.x)",
-        "x = self.as_float(batch.x).flatten(1)",
+        "x, mask = self.observed(batch)",
+        "x, mask = self.as_float(batch.x).flatten(1), None",
         TEST_SAS,
     ),
     ("the rest is never everything", SAS, "torch.randint(1, len(x) + 1, ())", "torch.randint(1, len(x), ())", TEST_SAS),
@@ -427,8 +478,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "the mean for a draw",
         BAYESIAN_SAS,
-        "self.estimate(x, q.rsample())",
-        "self.estimate(x, q.mean)",
+        "self.estimate(x, q.rsample(), mask)",
+        "self.estimate(x, q.mean, mask)",
         TEST_BAYESIAN_SAS,
     ),
     ("evidence without N / B", GPLVM, "self.num_data / len(z) * evidence", "evidence", TEST_GPLVM),
@@ -442,8 +493,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "latents without gradient",
         GPLVM,
-        "self.encode_centred(x, batch.index).rsample()",
-        "self.encode_centred(x, batch.index).rsample().detach()",
+        "self.encode_centred(x, mask, batch.index).rsample()",
+        "self.encode_centred(x, mask, batch.index).rsample().detach()",
         TEST_GPLVM,
     ),
     # bayesian gplvm
@@ -465,29 +516,29 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "the bound of uncentred data",
         BAYESIAN_GPLVM,
-        "x, q = self.centred(batch.x), self.gaussian(batch)",
-        "x, q = self.as_float(batch.x).flatten(1), self.gaussian(batch)",
+        "        (x, mask), q = self.observed(batch), self.gaussian(batch)\n        kl",
+        "        x, mask, q = self.as_float(batch.x).flatten(1), None, self.gaussian(batch)\n        kl",
         TEST_BAYESIAN_GPLVM,
     ),
     (
         "q(u) of uncentred data",
         BAYESIAN_GPLVM,
-        "optimal_q_of_bound(self.centred(batch.x)",
-        "optimal_q_of_bound(self.as_float(batch.x).flatten(1)",
+        "        (x, mask), q = self.observed(batch), self.gaussian(batch)\n        if",
+        "        x, mask, q = self.as_float(batch.x).flatten(1), None, self.gaussian(batch)\n        if",
         TEST_BAYESIAN_GPLVM,
     ),
     (
         "the factor's diagonal squared",
         BAYESIAN_GPLVM,
-        "diagonal = softplus(self.q_raw_scale.diagonal())",
-        "diagonal = softplus(self.q_raw_scale.diagonal()).square()",
+        "diagonal = softplus(self.q_raw_scale.diagonal(dim1=-2, dim2=-1))",
+        "diagonal = softplus(self.q_raw_scale.diagonal(dim1=-2, dim2=-1)).square()",
         TEST_BAYESIAN_GPLVM,
     ),
     (
         "a diagonal q(u)",
         BAYESIAN_GPLVM,
-        "self.q_raw_scale.tril(-1) + diagonal.diag()",
-        "diagonal.diag()",
+        "self.q_raw_scale.tril(-1) + diagonal.diag_embed()",
+        "diagonal.diag_embed()",
         TEST_BAYESIAN_GPLVM,
     ),
     (
@@ -511,12 +562,12 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("the mean of q for a draw", VAE, "self.mean(q.rsample())", "self.mean(q.mean)", TEST_VAE),
     ("time not divided by the frames", CVAE, "value / (self.facts.group_size or 1)", "value", TEST_CVAE),
     ("sine and cosine swapped", CVAE, "[value.sin(), value.cos()]", "[value.cos(), value.sin()]", TEST_CVAE),
-    ("KL per point", CVAE, "kl_to_prior(q).sum() / x.numel()", "kl_to_prior(q).sum() / len(x)", TEST_CVAE),
+    ("KL per point", CVAE, "kl_to_prior(q).sum() / batch.observed", "kl_to_prior(q).sum() / len(x)", TEST_CVAE),
     (
         "the fit is a sum",
         CVAE,
-        "self.decoder(q.rsample(), c)).mean()",
-        "self.decoder(q.rsample(), c)).sum() / len(x)",
+        "mean_observed(self.likelihood.log_prob(x, self.decoder(q.rsample(), c), batch.mask), batch.mask)",
+        "self.likelihood.log_prob(x, self.decoder(q.rsample(), c), batch.mask).sum() / len(x)",
         TEST_CVAE,
     ),
     ("the variance of a sum, not of a mean", CVAE, "(variance / count.square())", "(variance / count)", TEST_CVAE),
@@ -529,13 +580,13 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ),
     ("unseen objects are averaged", CVAE, "seen = count > 0", "seen = count >= 0", TEST_CVAE),
     # gp_prior, gp_vae
-    ("KL / len(batch) for / numel", GP_PRIOR, "kl = kl / batch.x.numel()", "kl = kl / len(batch)", TEST_GP_PRIOR),
-    ("fit per point", GP_PRIOR, ".sum() / batch.x.numel()\n", ".sum() / len(batch)\n", TEST_GP_PRIOR),
+    ("KL / len(batch) for / numel", GP_PRIOR, "kl = kl / batch.observed", "kl = kl / len(batch)", TEST_GP_PRIOR),
+    ("fit per point", GP_PRIOR, ".sum() / batch.observed\n", ".sum() / len(batch)\n", TEST_GP_PRIOR),
     (
         "sigmoid before the likelihood",
         GP_PRIOR,
-        "self.as_float(batch.x), self.decoder(q.rsample()))",
-        "self.as_float(batch.x), self.decoder(q.rsample()).sigmoid())",
+        "log_prob(x, self.decoder(q.rsample()), batch",
+        "log_prob(x, self.decoder(q.rsample()).sigmoid(), batch",
         TEST_GP_PRIOR,
     ),
     (
@@ -576,8 +627,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "seen and unseen swapped in the GP-VAEs",
         GP_PRIOR,
-        "return known if seen else",
-        "return known if not seen else",
+        "q = known if seen else",
+        "q = known if not seen else",
         TEST_GP_PRIOR,
     ),
     (
@@ -598,8 +649,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "kept by position in the chunk",
         GP_VAE,
-        "self.known_inputs[batch.index] = self.aux(x, batch.aux)",
-        "self.known_inputs[batch.index] = self.aux(x, batch.aux.flip(0))",
+        "self.known_inputs[batch.index] = self.aux(self.filled(batch), batch.aux)",
+        "self.known_inputs[batch.index] = self.aux(self.filled(batch), batch.aux.flip(0))",
         TEST_GP_VAE,
     ),
     (

@@ -1,6 +1,7 @@
 """What all models share: values as floats, centring, q(z) of unseen points, steps and their rates."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,9 +145,7 @@ def test_values_that_were_not_observed_play_no_part_in_q(hidden: float) -> None:
     mask[2, 3:] = mask[4, 0] = False
     answers = []
     for behind in (0.0, hidden):
-        torch.manual_seed(0)
-        q = model.embed(Batch(x.masked_fill(~mask, behind), torch.arange(5), mask=mask), steps=20)
-        answers.append(q)
+        answers.append(model.encode(Batch.of(x.masked_fill(~mask, behind), mask=mask), seen=False))
     torch.testing.assert_close(answers[0].mean, answers[1].mean)
     torch.testing.assert_close(answers[0].variance, answers[1].variance)
 
@@ -163,7 +162,7 @@ def test_unseen_points_start_at_the_known_latent_with_the_nearest_image() -> Non
     model, _ = linear_vae("diagonal")
     known = model.latents.mean.weight.detach()
     images = known @ model.net[0].weight.detach().mT + model.data_mean
-    q = model.embed(Batch.of(images[[17, 3]]), steps=0)
+    q = model.nearest_known(Batch.of(images[[17, 3]]))
     torch.testing.assert_close(q.mean, known[[17, 3]])
 
 
@@ -211,9 +210,6 @@ def test_specs_that_do_not_fit_are_refused_in_a_sentence() -> None:
 
 
 def test_data_that_do_not_fit_are_refused_in_a_sentence() -> None:
-    incomplete = Given(far_curve(12), told={"complete": False})
-    with pytest.raises(UserError, match=r"SAS needs complete data, but values are missing \(NaN\)"):
-        sas(incomplete)
     with pytest.raises(UserError, match=r"model\.amortised=false needs the same data in every epoch"):
         sas(Given(far_curve(12), told={"fresh": True}), amortised=False)
     sas(Given(far_curve(12), told={"fresh": True}))
@@ -225,5 +221,6 @@ def test_a_predictor_needs_a_target() -> None:
     build(spec, facts).check(facts)
     with pytest.raises(UserError, match="LinearGaussian predicts a target, but the dataset has none"):
         build(spec, facts).check(Facts((3,), 12, 12))
-    with pytest.raises(UserError, match="LinearGaussian needs complete data"):
-        build(spec, facts).check(Facts((3,), 12, 12, target=Target("real", 2), complete=False))
+    for part in ("complete", "complete_test"):
+        with pytest.raises(UserError, match="LinearGaussian needs complete data"):
+            build(spec, facts).check(replace(facts, **{part: False}))

@@ -56,6 +56,25 @@ def test_maps_stand_side_by_side_with_their_labels(tmp_path: Path) -> None:
     assert "z₁" in panel(figure, 1).get_xlabel()
 
 
+def test_maps_name_the_classes_that_have_names(tmp_path: Path) -> None:
+    names = [f"stage {i}" for i in range(12)]
+    write_explorer(write_run(tmp_path), labels=np.arange(120) % 11, classes=np.array(names))
+    figure = drawn(tmp_path)["latents-mnist"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == names
+
+
+def test_maps_of_other_classes_are_another_figure(tmp_path: Path) -> None:
+    """Two tables of one's own are both called `table`; one legend would name the classes of one of them wrongly."""
+    for model, names in (("sas", "ab"), ("vae", "cd"), ("gplvm", "ab")):
+        folder = write_run(tmp_path, model, "table")
+        write_explorer(folder, labels=np.arange(120) % 2, classes=np.array(list(names)))
+    figure, other = (drawn(tmp_path)[name] for name in ("latents-table", "latents-table-2"))
+    assert sorted([len(figure.axes), len(other.axes)]) == [1, 2]
+    for each in (figure, other):
+        shown = [text.get_text() for text in each.legends[0].get_texts()]
+        assert shown == (["c", "d"] if len(each.axes) == 1 else ["a", "b"])
+
+
 def test_places_that_no_map_fills_are_empty(tmp_path: Path) -> None:
     for model in ("sas", "bayesian_sas", "gplvm", "bayesian_gplvm", "vae", "svgp_vae", "gp_vae"):
         write_explorer(write_run(tmp_path, model))

@@ -82,6 +82,13 @@ def test_vectors_are_lines_of_pixels(tmp_path: Path) -> None:
     assert explorer["shape"] == [1, 1, 12]
 
 
+def test_an_explorer_knows_the_names_of_its_classes(tmp_path: Path) -> None:
+    write_explorer(write_run(tmp_path, "sas"))
+    write_explorer(write_run(tmp_path, "vae"), classes=np.array(["<b>cat", "dog"]))
+    found = {explorer["title"]: explorer["classes"] for explorer in data_of(made(tmp_path))["explorers"]}
+    assert found == {"SAS-GP, MNIST": None, "VAE, MNIST": ["<b>cat", "dog"]}
+
+
 def test_a_dataset_of_no_paper_has_its_own_name(tmp_path: Path) -> None:
     write_run(tmp_path, "mine", "array", active_set=None)
     assert data_of(made(tmp_path))["rows"][0][:2] == ["mine", "array"]
