@@ -23,7 +23,7 @@ class SameNetsVAE(VAE):
         super().__init__(facts, latents, learning, decoder)
         self.latents = GaussianNet(make(latents.encoder, shape=facts.shape, outputs=2 * latents.latent_dim))
 
-    def encode_centred(self, x: Tensor, index: Tensor) -> Independent:
+    def encode_centred(self, x: Tensor, mask: Tensor | None, index: Tensor) -> Independent:
         """The index is not a condition."""
         q: Independent = self.latents(x.unflatten(1, self.shape))
         return q

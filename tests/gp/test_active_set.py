@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
-from src.gp.active_set import condition, fixed_size, log_active, log_marginal, random_size
+from src.gp.active_set import ActiveSet, condition, fixed_size, log_active, log_marginal, random_size
 
 N, D, Q = 6, 3, 2
 Data = tuple[Tensor, Tensor]
@@ -201,6 +201,7 @@ def test_the_gradient_is_that_of_the_plain_formulas(data: Data, kernel: Kernel, 
     x, z = data[0], data[1].clone().requires_grad_()
     noise = NOISE.clone().requires_grad_()
     given = condition(x[:active_size], z[:active_size], kernel, noise)
+    assert isinstance(given, ActiveSet)
     mean, variance = given.predict(z[active_size:])
     rest = torch.distributions.Normal(mean, variance.sqrt()[:, None]).log_prob(x[active_size:]).sum()
     plain = log_active(given.chol, given.whitened) + (20 - active_size) / (N - active_size) * rest

@@ -221,6 +221,6 @@ def test_a_predictor_needs_a_target() -> None:
     build(spec, facts).check(facts)
     with pytest.raises(UserError, match="LinearGaussian predicts a target, but the dataset has none"):
         build(spec, facts).check(Facts((3,), 12, 12))
-    for part in ("complete", "complete_test"):
+    for incomplete in (replace(facts, complete=False), replace(facts, complete_test=False)):
         with pytest.raises(UserError, match="LinearGaussian needs complete data"):
-            build(spec, facts).check(replace(facts, **{part: False}))
+            build(spec, facts).check(incomplete)

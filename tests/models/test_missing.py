@@ -260,7 +260,7 @@ def test_encoders_see_the_mask_only_if_training_data_have_holes() -> None:
     seen = []
     for hidden in (None, "test", "both"):
         model = model_of(("vae", ["encoder=conv"]), dataset("vae", hidden))
-        seen.append(model.latents.mean[0].in_channels)  # type: ignore[union-attr,index]
+        seen.append(model.latents.mean[0].in_channels)  # type: ignore[index]
     assert seen == [1, 1, 2]
 
 
