@@ -16,6 +16,7 @@ from src.runs.errors import UserError
 
 FILE = "cmu35WalkJog.mat"
 GPMAT = "https://raw.githubusercontent.com/SheffieldML/GPmat/c6181986088bf3c2fa5081de7504f3997d33963f"
+ADDRESS = f"{GPMAT}/datasets/data/{FILE}"
 LEG = ("femur x", "femur y", "femur z", "tibia x", "foot x", "foot z", "toes x")
 SPINE = ("lowerback", "upperback", "thorax", "lowerneck", "upperneck", "head")
 ARM = ("humerus x", "humerus y", "humerus z", "radius x", "wrist y", "hand x", "hand z", "thumb x", "thumb z")
@@ -44,7 +45,7 @@ class CMU35(FromFiles):
         "CMU35",
         "tables",
         {FILE: "2a6d1ca2d0e7ee2a9d4c9dab03a6af6f"},
-        {GPMAT: partial(sources.web_files, {FILE: f"{GPMAT}/datasets/data/{FILE}"})},
+        {ADDRESS: partial(sources.web_files, {FILE: ADDRESS})},
     )
     standardise = True
     columns = (*ANGLES, *ROOT)
