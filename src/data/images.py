@@ -1,34 +1,19 @@
 """Image datasets: MNIST, Fashion-MNIST and CIFAR-10 as bytes, and scikit-learn's digits, which need no files."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import Unpack
 
 from src.data import sources
 from src.data.batch import Split, split_of
-from src.data.module import DataModule, Options
+from src.data.files import FromFiles, stratified
+from src.data.module import DataModule
 from src.runs.errors import UserError
 
 
-class ImageFiles(DataModule):
-    """Images from files below `root`; missing files are downloaded to it."""
-
-    files: sources.FileSet
-
-    def __init__(self, root: str | Path, **options: Unpack[Options]) -> None:
-        super().__init__(**options)
-        self.root = Path(root).expanduser()
-
-    def contents(self) -> dict[str, bytes]:
-        """The verified content of each file of the dataset."""
-        return sources.obtain(self.files, self.root).contents
-
-
-class MNIST(ImageFiles):
+class MNIST(FromFiles):
     """60,000 + 10,000 handwritten digits, [N, 1, 28, 28]."""
 
     files = sources.MNIST
@@ -45,7 +30,7 @@ class FashionMNIST(MNIST):
     files = sources.FASHION_MNIST
 
 
-class CIFAR10(ImageFiles):
+class CIFAR10(FromFiles):
     """50,000 + 10,000 colour photographs of ten classes, [N, 3, 32, 32]."""
 
     files = sources.CIFAR10
@@ -83,14 +68,9 @@ class Digits(DataModule):
     def load(self) -> tuple[Split, Split]:
         """The split has a constant seed, so that runs with different seeds are tested on the same images."""
         from sklearn.datasets import load_digits
-        from sklearn.model_selection import train_test_split
 
         digits = load_digits()
-        x = torch.from_numpy((digits.images / 16).astype(np.float32)).unsqueeze(1)
-        y = torch.from_numpy(digits.target.astype(np.int64))
-        rows = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0, stratify=digits.target)
-        train, test = (split_of(x[index], y[index]) for index in rows)
-        return train, test
+        return stratified((digits.images / 16).astype(np.float32)[:, None], digits.target.astype(np.int64))
 
 
 def idx_split(contents: dict[str, bytes], name: str) -> Split:

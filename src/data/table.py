@@ -269,7 +269,8 @@ def beside(sheet: Sheet, name: str) -> "pd.Series":
         column = sheet.beside.index.to_series()
     else:
         names = list(dict.fromkeys([*map(str, sheet.beside.columns), *sheet.names]))
-        raise UserError(f"{sheet.where} has no column {name}{nearest(name, names)}")
+        hint = f" ({INDEX} means the names of the rows)"
+        raise UserError(f"{sheet.where} has no column {name}{nearest(name, names)}{hint}")
     empty = column.isna().to_numpy()
     if empty.any():
         raise UserError(

@@ -45,8 +45,11 @@ def draw_points(
 
     Up to 10 classes have a legend, and up to 40 that have names: every ten share a marker.
     """
-    style: dict[str, Any] = {"s": np.clip(4000 / len(labels), 4, 12), "alpha": 0.7, "linewidths": 0, "rasterized": True}
     colours = len(PALETTE)
+    size = np.clip(
+        4000 / len(labels), 4 if len(classes) <= colours else 9, 12
+    )  # few points are larger, and so are markers
+    style: dict[str, Any] = {"s": size, "alpha": 0.7, "linewidths": 0, "rasterized": True}
     if len(classes) > colours * (len(MARKERS) if names else 1):
         points = axes.scatter(across, up, c=labels, cmap="viridis", **style)
         colour_bar(figure, points, "label", ax=axes, location="bottom")

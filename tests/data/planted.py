@@ -11,6 +11,17 @@ TABLE = ("src/data/table.py", "tests/data/test_table.py")
 ARRAYS = ("src/data/arrays.py", "tests/data/test_arrays.py")
 BALL = ("src/data/moving_ball.py", "tests/data/test_moving_ball.py")
 ROTATED = ("src/data/rotated_mnist.py", "tests/data/test_rotated_mnist.py")
+SOURCES = ("src/data/sources.py", "tests/data/test_sources.py")
+FILES = ("src/data/files.py", "tests/data/test_files.py")
+ANURAN = ("src/data/anuran.py", "tests/data/test_anuran.py")
+OIL = ("src/data/oil_flow.py", "tests/data/test_oil_flow.py")
+CELLS = ("src/data/cells.py", "tests/data/test_cells.py")
+FLIGHTS = ("src/data/flights.py", "tests/data/test_flights.py")
+SARCOS = ("src/data/sarcos.py", "tests/data/test_sarcos.py")
+MOTION = ("src/data/motion.py", "tests/data/test_motion.py")
+FACES = ("src/data/faces.py", "tests/data/test_faces.py")
+TEXTURES = ("src/data/textures.py", "tests/data/test_textures.py")
+RECTANGLES = ("src/data/rectangles.py", "tests/data/test_rectangles.py")
 
 
 PLANTED = [
@@ -129,6 +140,42 @@ PLANTED = [
     ),
     mistake("the test angle is trained on", ROTATED, "angles[angles != test_angle]", "angles[:-1]"),
     mistake("digits have the labels of others", ROTATED, "[objects // OBJECTS]", "[objects % len(self.digits)]"),
+    mistake("files without a source are fetched from nowhere", SOURCES, "if not files.sources:", "if False:"),
+    mistake("classes are not kept in proportion", FILES, "random_state=0, stratify=y", "random_state=0"),
+    mistake("the label is the family", ANURAN, "FEATURES, GENUS = slice(22), 23", "FEATURES, GENUS = slice(22), 22"),
+    mistake("oil flow is not standardised", OIL, "    standardise = True\n", ""),
+    mistake("stages are those of the rows before", CELLS, "self.classes.index(row[0]) for row", "0 for row"),
+    mistake("times are read as numbers", FLIGHTS, "60 * (clock // 100) + clock % 100", "clock"),
+    mistake("flights with missing values are kept", FLIGHTS, "if MISSING in numbers or plane", "if plane"),
+    mistake(
+        "torques belong to other rows",
+        SARCOS,
+        "(t[order].tensor_split",
+        "(t[order if t.shape[1] > 7 else order.flip(0)].tensor_split",
+    ),
+    mistake("torques are scaled by the test rows", SARCOS, "(torques - y.mean(0))", "(torques - y_test.mean(0))"),
+    mistake("the left leg is hidden", MOTION, '"legs": slice(7, 14)', '"legs": slice(0, 7)'),
+    mistake("angles are not wrapped", MOTION, "np.arcsin(np.sin(np.radians(joints)))", "np.radians(joints)"),
+    mistake(
+        "steps cross from one sequence to the next",
+        MOTION,
+        "for number in numbers]\n    y",
+        "for number in numbers]\n    features = [motion(raw)]\n    y",
+    ),
+    mistake("hidden columns are visible", MOTION, "mask=mask, hidden=~mask", "mask=mask"),
+    mistake("faces lie on their side", FACES, ".transpose(0, 1, 3, 2)", ""),
+    mistake(
+        "boxes start at the corner",
+        FACES,
+        "box = (left, top, left + width, top + height)",
+        "box = (0, 0, width, height)",
+    ),
+    mistake("faces are pooled by their means", FACES, ".max(axis=(1, 3))", ".mean(axis=(1, 3)).astype(np.uint8)"),
+    mistake("test patches are training patches", TEXTURES, "[: 2 * EACH]]", "[:EACH].repeat(2)]"),
+    mistake("patches are cut across", TEXTURES, "tiles.swapaxes(1, 2)", "tiles.swapaxes(0, 2)"),
+    mistake("the label is a pixel", RECTANGLES, "bits[:, -1].long()", "bits[:, -2].long()"),
+    mistake("squares are allowed", RECTANGLES, "(abs(height - width) >= DIFFERENCE) & ", ""),
+    mistake("flat patches are kept", RECTANGLES, "dtype=np.float32) >= FLAT", "dtype=np.float32) >= 0"),
     mistake(
         "hidden values decide the constants",
         STANDARDISATION,

@@ -11,7 +11,8 @@ import torch
 from src.data import mnist_million, rotated_mnist
 from src.data.arrays import Arrays
 from src.data.facts import Facts, Target
-from src.data.images import CIFAR10, MNIST, Digits, FashionMNIST, ImageFiles
+from src.data.files import FromFiles
+from src.data.images import CIFAR10, MNIST, Digits, FashionMNIST
 from src.data.mnist_million import MNISTMillion
 from src.data.module import DataModule
 from src.data.moving_ball import MovingBall
@@ -33,7 +34,7 @@ def mnist_files(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in (("train", 600), ("t10k", 20)):
         files[f"{name}-images-idx3-ubyte"] = idx_bytes(RNG.integers(0, 256, (size, 28, 28), np.uint8))
         files[f"{name}-labels-idx1-ubyte"] = idx_bytes((np.arange(size) % 10).astype(np.uint8))
-    monkeypatch.setattr(ImageFiles, "contents", lambda self: files)
+    monkeypatch.setattr(FromFiles, "contents", lambda self: files)
 
 
 @pytest.mark.usefixtures("mnist_files")
@@ -47,7 +48,7 @@ def test_mnist(dataset: type[MNIST]) -> None:
 def test_cifar10(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = {"data": np.zeros((10, 3072), np.uint8), "labels": list(range(10))}
     contents = {**{f"data_batch_{i}": b"" for i in range(1, 6)}, "test_batch": b""}
-    monkeypatch.setattr(ImageFiles, "contents", lambda self: contents)
+    monkeypatch.setattr(FromFiles, "contents", lambda self: contents)
     monkeypatch.setattr("src.data.sources.unpickle", lambda content: batch)
     facts = facts_of(CIFAR10("nowhere", batch_size=5))
     assert facts == Facts(shape=(3, 32, 32), num_train=50, batch_size=5, target=Target("class", 10))

