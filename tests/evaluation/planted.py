@@ -185,7 +185,7 @@ PLANTED: list[Mistake] = [
     mistake(
         "always the first points", files("amortisation"), "split[order[:POINTS]]", "split[order.sort().values[:POINTS]]"
     ),
-    mistake("nats per value for nats per point", files("amortisation"), ".double().mean()", ".double().mean() / 5"),
+    mistake("nats per value for nats per point", files("amortisation"), ".mean().item()", ".mean().item() / 5"),
     mistake("points have a gap", files("amortisation"), ' and model.latents.kind != "point"', ""),
     mistake(
         "missing training values have an evidence",

@@ -11,6 +11,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from src.data.batch import Batch, Split, Storage, split_of
+from src.data.missing import Missing
 from src.evaluation import imputation
 from src.evaluation.imputation import (
     Imputation,
@@ -25,12 +26,15 @@ from src.evaluation.imputation import (
 )
 from src.evaluation.task import Scores, Subject
 from tests.evaluation.subjects import (
+    SETTINGS,
     Known,
     KnownActive,
     KnownBits,
     LinearDecoder,
     MadeUp,
+    built,
     incomplete,
+    noisy_curve,
     subject,
 )
 
@@ -102,6 +106,27 @@ def test_the_truth_is_for_scoring_only() -> None:
     assert before.keys() == after.keys() == {*NAMES, *MEAN}
     assert all(after[name] > before[name] + 100 for name in before if "nlpd" not in name)
     assert all(after[name] > before[name] + 1000 for name in before if "nlpd" in name)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["bayesian_sas", "vae"])
+def test_real_models_do_not_see_the_truth(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while their q(z) is refined nor while they predict; observed values do matter."""
+    monkeypatch.setattr("src.models.base.REFINING_STEPS", 20)
+    x = noisy_curve(30)
+    options = ["active_set.size=10"] if name == "bayesian_sas" else []
+    hidden = Missing(0.4).applied(split_of(x), "test", 0)
+    data = MadeUp(split_of(x), hidden)
+    model = built(data, f"model={name}", *options)
+    rows = torch.arange(30)
+    found = Subject(model, data, SETTINGS)
+    other = Subject(model, MadeUp(split_of(x), changed_truth(hidden, 5.0)), SETTINGS)
+    for mine, theirs in zip(imputed(found, rows), imputed(other, rows), strict=True):
+        assert torch.equal(mine, theirs) and not mine.isnan().any()
+    seen = Subject(model, MadeUp(split_of(x), replace(hidden, storage=Storage(x + 0.5))), SETTINGS)
+    assert not torch.allclose(imputed(found, rows).mean, imputed(seen, rows).mean, atol=1e-3)
+    scores = [Imputation().scores(each) for each in (found, other)]
+    assert scores[1]["imputation_mae"] > scores[0]["imputation_mae"] + 3
 
 
 def test_observed_values_are_not_scored() -> None:

@@ -159,6 +159,37 @@ def test_the_exact_evidence_of_a_finished_run(tmp_path: Path, capsys: pytest.Cap
         evaluate_again(folder, ["evaluation.exact_evidence=true", "evaluation.evidence_points=20"])
 
 
+def test_hidden_values_and_the_amortisation_gap_of_a_finished_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a run that is older than both settings; the gap adds to the run's own scores and changes none."""
+    folder = small_run(tmp_path, model="bayesian_sas")
+    config = OmegaConf.load(folder / "config.yaml")
+    del config.dataset.missing, config.evaluation.refine
+    OmegaConf.save(config, folder / "config.yaml")
+    own, refined = files.read_json(folder / "metrics.json"), evaluate_again(folder, ["evaluation.refine=true"])
+    assert {key: own[key] for key in refined if key in own} == pytest.approx(
+        {k: refined[k] for k in refined if k in own}
+    )
+    assert refined["amortisation_gap_test"] > 0 and "amortisation_gap_test" not in own
+    assert (folder / "evaluations" / f"{folder.name[-8:]}-refined.json").exists()
+    hidden = evaluate_again(folder, ["dataset.missing.fraction=0.5"])
+    assert {"imputation_rmse_median_c60_sd", "imputation_nlpd_mixture", "nearest_imputation_mae"} <= hidden.keys()
+    assert "mean imputation" in capsys.readouterr().out
+    assert files.read_json(folder / "metrics.json") == own
+    with pytest.raises(UserError, match="must lie above 0"):
+        evaluate_again(folder, ["dataset.missing.fraction=2"])
+
+
+def test_a_run_with_hidden_values_leaves_what_it_filled_in(tmp_path: Path) -> None:
+    folder = small_run(tmp_path, "dataset.missing.fraction=0.4", "dataset.missing.split=both", model="vae")
+    metrics = files.read_json(folder / "metrics.json")
+    assert all(np.isfinite(value) for value in metrics.values()) and "imputation_nlpd" in metrics
+    assert (folder / "figures" / "imputation.png").stat().st_size > 5000
+    with np.load(folder / "explorer.npz") as arrays:
+        assert arrays["truth"].shape == arrays["images"].shape and len(arrays["hidden_error"]) == 50
+
+
 def test_evidence_that_a_model_does_not_have_is_refused_before_the_training(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="needs a GP decoder"):
         small_run(tmp_path, "evaluation.exact_evidence=true", model="vae")
