@@ -9,7 +9,7 @@ from src.report.records import Run
 from src.report.tables import Row, Table
 from src.runs.published import Place
 
-HIDDEN = ("dataset.missing.fraction", "dataset.missing.kind", "dataset.missing.split")
+HIDDEN = ("dataset.missing.fraction", "dataset.missing.kind", "dataset.missing.split", "dataset.test_missing")
 NOTE = "Mean ± sd over seeds; the number of runs in brackets. Only hidden values are scored."
 SCORE, BASELINES = "imputation_", ("mean_", "nearest_")
 
@@ -72,10 +72,11 @@ def model_label(metric: str, model: Place) -> str:
 
 
 def hiding(levels: Place) -> str:
-    """What was hidden: `50 % hidden at random`; nothing if that is up to the dataset."""
-    fraction, kind, split = (levels.get(key) for key in HIDDEN)
+    """What was hidden: `50 % hidden at random`; nothing if the settings do not say."""
+    fraction, kind, split, columns = (levels.get(key) for key in HIDDEN)
+    named = f"{columns} hidden".replace("_", " ") if columns else ""
     if fraction is None or split == "train":
-        return ""
+        return named
     where = "in a block" if kind == "block" else "at random"
     also = ", in training too" if split == "both" else ""
-    return f"{100 * float(fraction):.3g} % hidden {where}{also}"
+    return ", ".join(filter(None, [named, f"{100 * float(fraction):.3g} % hidden {where}{also}"]))

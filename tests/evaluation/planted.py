@@ -137,8 +137,8 @@ PLANTED: list[Mistake] = [
     mistake(
         "neighbours are test points",
         files("neighbours"),
-        "accuracy_1nn(subject.train_latents, train, ",
-        "accuracy_1nn(subject.test_latents, test, ",
+        "accuracy_1nn(subject.train_latents, train, subject.test_latents",
+        "accuracy_1nn(subject.test_latents, test, subject.test_latents",
     ),
     mistake("real targets are labels", files("neighbours"), 'data.facts.target.kind == "class" and ', ""),
     mistake("variance for sd", files("generation"), "q.stddev * noise", "q.variance * noise"),

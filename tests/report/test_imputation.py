@@ -58,3 +58,4 @@ def test_what_was_hidden_in_words() -> None:
     assert text(fraction=0.125) == "12.5 % hidden at random"
     assert text(fraction=0.6, kind="block", split="both") == "60 % hidden in a block, in training too"
     assert text() == text(fraction=0.5, split="train") == ""
+    assert hiding({"dataset.test_missing": "upper_body"}) == "upper body hidden"
