@@ -39,6 +39,19 @@ def variances(kernel: Kernel, z: Tensor) -> Tensor:
     return kernel.outputscale.expand(len(z))
 
 
+@torch.no_grad()
+def widened(kernel: Kernel, latent_dim: int) -> Kernel:
+    """The kernel with length scales that start sqrt(Q / 2) times as long in Q > 2 dimensions.
+
+    Points of N(0, I) are sqrt(2 Q) apart. With length scales for the plane they would be strangers to each other, no
+    gradient would bring them together, and the noise would swallow the data.
+    """
+    for part in kernel.modules():
+        if latent_dim > 2 and isinstance(part, Kernel) and part.has_lengthscale and part.is_stationary:
+            part.lengthscale = part.lengthscale * math.sqrt(latent_dim / 2)
+    return kernel
+
+
 class ScaledRBF(torch.autograd.Function):
     """K = s exp(-|a - b|^2 / 2) of points a [N, Q] and b [M, Q], by one product and two passes over the matrix.
 

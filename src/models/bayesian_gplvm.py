@@ -15,7 +15,7 @@ from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.bounds import Bound, collapsed_bound, incomplete_bound, optimal_q_of_bound, uncollapsed_bound
-from src.gp.kernels import covariance
+from src.gp.kernels import covariance, widened
 from src.gp.linalg import add_diagonal
 from src.gp.patterns import patterns_by_rows
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
@@ -58,7 +58,7 @@ class BayesianGPLVM(LatentModel):
         super().__init__(facts, learning, latents.latent_dim)
         self.latents = latents_of(latents, facts, self.posteriors, type(self).__name__)
         self.bound, self.samples = bound, samples
-        self.kernel = make(gp.kernel)
+        self.kernel = widened(make(gp.kernel), latents.latent_dim)
         self.likelihood: Gaussian = Gaussian(gp.noise)
         self.inducing = Parameter(torch.randn(num_inducing, latents.latent_dim))
         q_mean, q_raw_scale = torch.zeros(num_inducing, self.data_mean.numel()), raw_scale(torch.eye(num_inducing))

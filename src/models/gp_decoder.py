@@ -12,6 +12,7 @@ from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.active_set import ActiveSet, condition
+from src.gp.kernels import widened
 from src.gp.patterns import PatternedActiveSet
 from src.models.base import LatentModel, latents_of
 from src.models.likelihoods import Gaussian, masked
@@ -43,7 +44,7 @@ class GPDecoder(LatentModel, ABC):
     ) -> None:
         super().__init__(facts, learning, latents.latent_dim)
         self.latents = latents_of(latents, facts, self.posteriors, type(self).__name__)
-        self.kernel = make(gp.kernel)
+        self.kernel = widened(make(gp.kernel), latents.latent_dim)
         self.likelihood: Gaussian = Gaussian(gp.noise)
         self.active_set = active_set
         self.active_size = facts.num_train // 2 if active_set == "random" else active_set

@@ -13,7 +13,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from src.gp.kernels import ArcCosine, ObjectAngleKernel, ScaledRBF, covariance, is_scaled_rbf, variances
+from src.gp.kernels import ArcCosine, ObjectAngleKernel, ScaledRBF, covariance, is_scaled_rbf, variances, widened
 from src.runs.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf" / "kernel"
@@ -247,3 +247,16 @@ def test_the_object_kernel_is_its_formula() -> None:
     torch.testing.assert_close(kernel(a, diag=True), kernel(a).to_dense().diagonal())
     turned = b + torch.tensor([0.0] * 8 + [2 * torch.pi], dtype=torch.float64)
     torch.testing.assert_close(kernel(a, turned).to_dense(), k)
+
+
+@pytest.mark.parametrize("latent_dim", [1, 2, 3, 10])
+def test_points_of_the_prior_know_each_other_in_any_number_of_dimensions(latent_dim: int) -> None:
+    """|z - z'| / lengthscale of two points of N(0, I), in the mean of its square, is that of the plane."""
+    kernels = ScaleKernel(RBFKernel()), ScaleKernel(MaternKernel(ard_num_dims=latent_dim)), ArcCosine()
+    before = [float((k if k.has_lengthscale else k.base_kernel).lengthscale.detach().mean()) for k in kernels]
+    after = [widened(k, latent_dim) for k in kernels]
+    found = [float((k if k.has_lengthscale else k.base_kernel).lengthscale.detach().mean()) for k in after]
+    longer = max(1, latent_dim / 2) ** 0.5
+    assert found == pytest.approx([before[0] * longer, before[1] * longer, before[2]])
+    if latent_dim <= 2:
+        assert found == before
