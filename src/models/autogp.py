@@ -18,7 +18,6 @@ from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.kernels import cross_stack, prior_stack, variance_stack
 from src.gp.leave_one_out import leave_one_out
-from src.gp.linalg import cholesky
 from src.gp.mixture import divergence_bound
 from src.gp.sparse import Whitened, add_jitter
 from src.models.base import Predictor, Terms
@@ -138,10 +137,10 @@ class AutoGP(Predictor):
         O(P M^3 + P B M (M + D)).
         """
         sets = self.inducing.expand(self.num_sets, -1, -1)
-        chol, jitter = cholesky(add_jitter(prior_stack(self.kernel, sets.double())))
-        dtype = torch.float64 if x.shape[1] <= FEW_INPUTS else x.dtype
-        k_mx = cross_stack(self.kernel, sets.to(dtype), x.to(dtype))
-        mean, variance = self.q().batch_marginals(chol, k_mx, variance_stack(self.kernel, x))
+        if x.shape[1] <= FEW_INPUTS:
+            sets, x = sets.double(), x.double()
+        k_mm, k_mx = add_jitter(prior_stack(self.kernel, sets)), cross_stack(self.kernel, sets, x)
+        mean, variance, jitter = self.q().batch_marginals(k_mm, k_mx, variance_stack(self.kernel, x))
         return self.by_component(mean), self.by_component(variance).clamp_min(1e-8), jitter
 
     def q(self) -> Whitened:
