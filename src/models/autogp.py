@@ -62,6 +62,7 @@ class AutoGP(Predictor):
         loo_epochs: int | None = None,
     ) -> None:
         super().__init__(facts, learning)
+        check_options(share, covariance, objective, components=components, samples=samples)
         inputs, outputs = math.prod(facts.shape), facts.target.size
         self.likelihood: Likelihood = target_likelihood(likelihood, facts, gp.noise)
         self.likelihood.samples = samples
@@ -105,19 +106,17 @@ class AutoGP(Predictor):
         With several components their divergence has an upper bound in its place.
         """
         mean, variance, jitter = self.marginals(self.standardised(batch.x))
-        y = self.observed(batch).expand(len(mean), *self.observed(batch).shape)
-        fit = self.likelihood.expected_log_prob(y, mean, variance).flatten(1).sum(1)  # [K]
+        y = self.observed(batch)
+        fit = self.likelihood.expected_log_prob(y.expand(len(mean), *y.shape), mean, variance).flatten(1).sum(1)  # [K]
         likelihood = self.num_data / len(batch) * (self.log_weights().exp() * fit).sum()
         return self.per_value({"likelihood": likelihood, "kl": -self.divergence()}, jitter)
 
     def leave_one_out(self, batch: Batch) -> Terms:
         """L_oo, Eq. 19: (N / B) sum_n -log E_q[1 / p(y_n | f_n)], from samples of f."""
         mean, variance, jitter = self.marginals(self.standardised(batch.x))
-        f = samples_of(mean, variance, self.likelihood.samples)  # [S, K, B, P]
-        log_likelihood = self.likelihood.log_prob(self.observed(batch).expand(*f.shape[:2], *self.observed(batch).shape), f)
-        if log_likelihood.ndim == f.ndim:
-            log_likelihood = log_likelihood.sum(-1)
-        answer = leave_one_out(log_likelihood, self.log_weights())
+        f, y = samples_of(mean, variance, self.likelihood.samples), self.observed(batch)  # [S, K, B, P]
+        each = self.likelihood.log_prob(y.expand(*f.shape[:2], *y.shape), f)  # of a class, or of each real number
+        answer = leave_one_out(each.reshape(*f.shape[:3], -1).sum(-1), self.log_weights())
         terms = self.per_value({"loo": self.num_data / len(batch) * answer.log_density.sum()}, jitter)
         return Terms(terms.loss, {**terms.parts, "sample_size": answer.sample_size.detach().mean()})
 
@@ -201,10 +200,23 @@ def target_likelihood(name: str | None, facts: Facts, noise: float) -> Likelihoo
     return likelihood_of(name, noise)
 
 
-def phases_of(objective: str, bound_epochs: int | None, loo_epochs: int | None, likelihood: Likelihood) -> tuple[Phase, ...]:
-    """One phase for the bound, or Algorithm 1: epochs of the bound on everything and of L_oo on the hyperparameters."""
+def check_options(share: str, covariance: str, objective: str, **numbers: int) -> None:
+    """Raise a UserError that names the first option with a value that does not exist."""
+    if share not in ("none", "inducing", "all"):
+        raise UserError(f"model.share={share} is none of none, inducing, all")
+    if covariance not in ("full", "diagonal"):
+        raise UserError(f"model.covariance={covariance} is neither full nor diagonal")
     if objective not in ("elbo", "loo"):
         raise UserError(f"model.objective={objective} is neither elbo nor loo")
+    for name, number in numbers.items():
+        if number < 1:
+            raise UserError(f"model.{name}={number} must be at least 1")
+
+
+def phases_of(
+    objective: str, bound_epochs: int | None, loo_epochs: int | None, likelihood: Likelihood
+) -> tuple[Phase, ...]:
+    """One phase for the bound, or Algorithm 1: epochs of the bound on everything and of L_oo on the hyperparameters."""
     if objective == "elbo":
         if bound_epochs is not None or loo_epochs is not None:
             raise UserError("model.bound_epochs and model.loo_epochs need model.objective=loo")
