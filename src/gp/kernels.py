@@ -120,9 +120,9 @@ def variance_stack(kernel: Kernel, x: Tensor) -> Tensor:
 class PriorRBF(torch.autograd.Function):
     """K = s exp(-sum_d w_d (z_d - z'_d)^2 / 2) of S sets z [S, M, D], each with itself, [S, M, M] in float64.
 
-    With G the gradient in K and the symmetric H = G K + (G K)^T (entry by entry), that in z is w (H z - z sum_m H_m), and
-    that in w is sum_m z (H z - z sum_m H_m) / 2: one product, where the two sides of a product would take two. It runs
-    in the precision of z. Large tensors are changed in place, since fresh memory costs as much as a pass over it.
+    With G the gradient in K and the symmetric H = G K + (G K)^T (entry by entry), that in z is w (H z - z sum_m H_m),
+    and that in w is sum_m z (H z - z sum_m H_m) / 2: one product, where the two sides of a product would take two. It
+    runs in the precision of z. Large tensors are changed in place, since fresh memory costs as much as a pass over it.
     """
 
     @staticmethod

@@ -5,7 +5,7 @@ UAI 2017. Equation numbers are the paper's.
 """
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -27,7 +27,10 @@ from src.models.phases import Phase
 from src.models.standardised import Standardiser, kernel_of_inputs
 from src.runs.errors import UserError
 
-LIKELIHOODS = {"class": ("categorical", "bernoulli"), "real": ("gaussian", "gprn")}  # for each target, its default first
+LIKELIHOODS = {
+    "class": ("categorical", "bernoulli"),
+    "real": ("gaussian", "gprn"),
+}  # for each target, its default first
 START_SCALE = 0.3  # of q(v), whose prior has 1
 START_SPREAD = 0.1  # of the first means, which differ, so that components and weights can part
 FEW_INPUTS = 64  # up to so many, the kernel of the data runs in float64, since its products cost little
@@ -123,7 +126,7 @@ class AutoGP(Predictor):
     def predict(self, x: Tensor) -> Distribution:
         """p(y | x) in the units of the data."""
         mean, variance, _ = self.marginals(self.standardised(x))  # [K, B, P]
-        p = self.likelihood.predictive(mean, variance)
+        p: Any = self.likelihood.predictive(mean, variance)
         weights = self.log_weights().exp()  # [K]
         if self.facts.target.kind == "real":
             return in_units(p, weights, self.targets)
@@ -225,18 +228,21 @@ def phases_of(
     return Phase(bound_epochs or 50), Phase(loo_epochs or 50, "leave_one_out", hyperparameters)
 
 
-def in_units(p: Normal | MixtureSameFamily, weights: Tensor, units: Standardiser) -> Normal | MixtureSameFamily:
+def in_units(p: Any, weights: Tensor, units: Standardiser) -> Normal | MixtureSameFamily:
     """The mixture over K components of predictions [K, B, P], from standardised targets to the units of the data."""
-    if isinstance(p, MixtureSameFamily):
-        normal, chances = p.component_distribution, p.mixture_distribution.probs
-    else:
-        normal, chances = Normal(p.loc.unsqueeze(-1), p.scale.unsqueeze(-1), validate_args=False), torch.ones_like(p.loc)
-        chances = chances.unsqueeze(-1)
-    chances, mean, sd = (
-        part.movedim(0, -2).flatten(-2)  # [B, P, all components]
-        for part in (weights.view(-1, 1, 1, 1) * chances, normal.loc, normal.scale)
-    )
-    mean, sd = units.mean.unsqueeze(-1) + units.scale.unsqueeze(-1) * mean, units.scale.unsqueeze(-1) * sd
+    chances, mean, sd = (part.movedim(0, -2).flatten(-2) for part in normals_of(p, weights))  # [B, P, all normals]
+    location, unit = units.mean.unsqueeze(-1), units.scale.unsqueeze(-1)
+    mean, sd = location + unit * mean, unit * sd
     if mean.shape[-1] == 1:
         return Normal(mean.squeeze(-1), sd.squeeze(-1), validate_args=False)
-    return MixtureSameFamily(Categorical(chances, validate_args=False), Normal(mean, sd, validate_args=False), validate_args=False)
+    normals = Normal(mean, sd, validate_args=False)
+    return MixtureSameFamily(Categorical(chances, validate_args=False), normals, validate_args=False)
+
+
+def normals_of(p: Any, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities, means and sds [K, B, P, C] of the normals that K weighted predictions [K, B, P] are made of."""
+    if isinstance(p, MixtureSameFamily):
+        normals: Any = p.component_distribution
+        return weights.view(-1, 1, 1, 1) * p.mixture_distribution.probs, normals.loc, normals.scale
+    mean, sd = p.loc.unsqueeze(-1), p.scale.unsqueeze(-1)
+    return weights.view(-1, 1, 1, 1).expand_as(mean), mean, sd

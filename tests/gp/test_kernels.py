@@ -276,7 +276,9 @@ def stack(base: type[gpytorch.kernels.Kernel], each: torch.Size, ard: int | None
 @pytest.mark.parametrize("ard", [None, 2])
 @pytest.mark.parametrize("each", [SETS, torch.Size([])], ids=["a kernel per set", "one kernel"])
 @pytest.mark.parametrize("base", [RBFKernel, MaternKernel, ArcCosine])
-def test_stacks_of_kernels_are_gpytorchs(base: type[gpytorch.kernels.Kernel], each: torch.Size, ard: int | None) -> None:
+def test_stacks_of_kernels_are_gpytorchs(
+    base: type[gpytorch.kernels.Kernel], each: torch.Size, ard: int | None
+) -> None:
     """Values and gradients, of the sets with themselves and with data, and the variances of the data."""
     kernel, x = stack(base, each, ard), points(7)
     assert is_stack_of_rbfs(kernel) == (base is RBFKernel)

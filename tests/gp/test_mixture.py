@@ -31,7 +31,7 @@ def test_one_component_has_the_exact_divergence_less_a_constant() -> None:
 
 def test_the_bound_of_the_entropy_is_its_formula() -> None:
     log_weights, mean, scale = mixture(3)
-    total, weights = 0.0, log_weights.exp()
+    total, weights = torch.zeros((), dtype=torch.float64), log_weights.exp()
     for k in range(3):
         overlaps = []
         for j in range(3):

@@ -320,8 +320,7 @@ def test_marginals_for_training_are_the_same(problem: Problem, sets: int) -> Non
     assert fast[2] == 0
     weights = torch.randn(plain[0].shape, dtype=torch.float64, generator=generator)
     slopes = [
-        torch.autograd.grad((weights * (m + v.sin())).sum(), [k_mm, k_mx, mean, scale])
-        for m, v in (fast[:2], plain)
+        torch.autograd.grad((weights * (m + v.sin())).sum(), [k_mm, k_mx, mean, scale]) for m, v in (fast[:2], plain)
     ]
     symmetric = [(slope[0] + slope[0].mT) / 2 for slope in slopes]
     torch.testing.assert_close(fast[:2], plain, rtol=1e-9, atol=1e-10)

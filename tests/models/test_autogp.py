@@ -64,6 +64,13 @@ def made(data: Given, *overrides: str, dtype: torch.dtype = torch.float64, **arg
     return model
 
 
+def probabilities(model: AutoGP, x: Tensor) -> Tensor:
+    """Those of the classes."""
+    p = model.predict(x)
+    assert isinstance(p, Categorical)
+    return p.probs
+
+
 def standardised(data: Given) -> tuple[Tensor, Tensor]:
     """Inputs and targets of the training data."""
     train = data.train.all()
@@ -76,7 +83,8 @@ def at_all_inputs(start: float = 0.1) -> tuple[AutoGP, Given, Tensor, list[Tenso
     """M = N and Z = X with the exact posterior: model, data, standardised targets, covariances, noises [P]."""
     data = reals()
     model = made(data, num_inducing=12, noise=start)
-    (x, y), noise = standardised(data), model.likelihood.noise.detach()  # type: ignore[attr-defined]
+    assert isinstance(model.likelihood, Gaussian)
+    (x, y), noise = standardised(data), model.likelihood.noise.detach()
     covariances = []
     with torch.no_grad():
         model.inducing.copy_(x.expand_as(model.inducing))
@@ -252,21 +260,19 @@ def test_two_classes_by_softmax_are_bits_with_the_difference_of_the_logits() -> 
     x = data.train.all().x
     mean, variance, _ = softmax.marginals(softmax.standardised(x))
     expected = Bernoulli().predictive(mean[0, :, 1] - mean[0, :, 0], variance.sum(-1)[0]).probs
-    prediction = softmax.predict(x)
-    assert isinstance(prediction, Categorical)
-    torch.testing.assert_close(prediction.probs[:, 1], expected, rtol=0, atol=3e-3)
-    assert bits.predict(x).probs.shape == (30, 2) and bits.q_mean.shape[1] == 1
-    torch.testing.assert_close(bits.predict(x).probs.sum(1), torch.ones(30).double())
+    torch.testing.assert_close(probabilities(softmax, x)[:, 1], expected, rtol=0, atol=3e-3)
+    assert probabilities(bits, x).shape == (30, 2) and bits.q_mean.shape[1] == 1
+    torch.testing.assert_close(probabilities(bits, x).sum(1), torch.ones(30).double())
 
 
 def test_a_prediction_is_a_function_of_the_point_alone() -> None:
     """Whatever random numbers were drawn before, and in whatever batch the point comes; nothing is drawn."""
     model, x = made(classes()), classes().given.all().x
     state = torch.get_rng_state()
-    together = model.predict(x).probs
+    together = probabilities(model, x)
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(7)
-    torch.testing.assert_close(torch.cat([model.predict(part).probs for part in x.split(7)]), together)
+    torch.testing.assert_close(torch.cat([probabilities(model, part) for part in x.split(7)]), together)
 
 
 def test_the_start() -> None:
@@ -381,14 +387,18 @@ def test_digits_are_learned() -> None:
     test = data.test.all()
     assert test.y is not None
     with torch.no_grad():
-        p = model.predict(test.x)
+        p = Categorical(probabilities(model, test.x))
     assert (p.probs.argmax(1) != test.y).double().mean() < 0.08
     assert -p.log_prob(test.y).mean() < 1
 
 
-REJECTED = {
+REJECTED: dict[str, tuple[Given, dict[str, Any], str]] = {
     "no target": (Given(torch.randn(9, 2)), {}, "predicts a target, but the dataset has none"),
-    "a Gaussian of classes": (classes(), {"likelihood": "gaussian"}, "does not fit the targets: use categorical or bern"),
+    "a Gaussian of classes": (
+        classes(),
+        {"likelihood": "gaussian"},
+        "does not fit the targets: use categorical or bern",
+    ),
     "classes of reals": (reals(), {"likelihood": "categorical"}, "does not fit the targets: use gaussian or gprn"),
     "three bits": (classes(), {"likelihood": "bernoulli"}, "bernoulli needs 2 classes, not 3"),
     "too many": (classes(), {"num_inducing": 31}, r"model\.num_inducing=31 must not exceed the 30 training points"),
@@ -405,7 +415,7 @@ REJECTED = {
 def test_what_cannot_work_is_rejected_in_a_sentence(name: str) -> None:
     data, arguments, sentence = REJECTED[name]
     with pytest.raises(UserError, match=sentence):
-        started(data, "model=autogp", **{"num_inducing": 5, **arguments})
+        started(data, "model=autogp", **({"num_inducing": 5} | arguments))
 
 
 def test_each_real_target_has_its_own_noise() -> None:
@@ -415,4 +425,4 @@ def test_each_real_target_has_its_own_noise() -> None:
 
 def test_missing_test_targets_are_no_obstacle() -> None:
     data = Given(classes().given.all().x, y=torch.arange(30) % 3, test=split_of(torch.randn(4, 2)))
-    assert made(data).predict(torch.randn(4, 2)).probs.shape == (4, 3)
+    assert probabilities(made(data), torch.randn(4, 2)).shape == (4, 3)

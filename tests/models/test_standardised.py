@@ -1,13 +1,16 @@
 """Moments of the training data, and kernels that fit standardised inputs."""
 
+import math
 from typing import Any
 
 import gpytorch
 import pytest
 import torch
 
+from src.models.learning import gpytorch_parameters
 from src.models.standardised import Standardiser, kernel_of_inputs, with_inputs
 from src.runs.errors import UserError
+from src.runs.specs import make
 from tests.models.builders import spec_of
 
 
@@ -60,6 +63,18 @@ def test_copies_have_parameters_of_their_own(name: str) -> None:
         parameter.data[1] += 1
     changed = kernel(x).to_dense()
     assert torch.equal(changed[0], k[0]) and torch.equal(changed[2], k[2]) and not torch.allclose(changed[1], k[1])
+
+
+@pytest.mark.parametrize("name", ["rbf_ard", "rational_quadratic", "arc_cosine"])
+def test_a_step_changes_positive_parameters_in_proportion(name: str) -> None:
+    """They are learned as logarithms, and start where they would have started otherwise."""
+    kernel, plain = kernel_of_inputs(kernel_spec(name), 400), make(with_inputs(kernel_spec(name), 400))
+    torch.testing.assert_close(kernel.outputscale, plain.outputscale)
+    for _, parameter, constraint in gpytorch_parameters(kernel):
+        value = constraint.transform(parameter).detach()
+        parameter.data += 0.1
+        torch.testing.assert_close(constraint.transform(parameter), math.exp(0.1) * value)
+    torch.testing.assert_close(kernel.base_kernel.lengthscale.mean().detach(), torch.tensor(20 * math.exp(0.1)))
 
 
 def test_kernels_inside_kernels_know_the_number_of_inputs() -> None:
