@@ -27,10 +27,8 @@ from src.models.phases import Phase
 from src.models.standardised import Standardiser, kernel_of_inputs
 from src.runs.errors import UserError
 
-LIKELIHOODS = {
-    "class": ("categorical", "bernoulli"),
-    "real": ("gaussian", "gprn"),
-}  # for each target, its default first
+LIKELIHOODS = {"class": ("categorical", "bernoulli"), "real": ("gaussian", "gprn")}  # by target, the default first
+PHASE_EPOCHS = 50  # of the bound and of leave-one-out in a turn, as published
 START_SCALE = 0.3  # of q(v), whose prior has 1
 START_SPREAD = 0.1  # of the first means, which differ, so that components and weights can part
 FEW_INPUTS = 64  # up to so many, the kernel of the data runs in float64, since its products cost little
@@ -225,7 +223,8 @@ def phases_of(
             raise UserError("model.bound_epochs and model.loo_epochs need model.objective=loo")
         return (Phase(),)
     hyperparameters = ("kernel", "inducing", *["likelihood"] * bool(list(likelihood.parameters())))
-    return Phase(bound_epochs or 50), Phase(loo_epochs or 50, "leave_one_out", hyperparameters)
+    bound, loo = (PHASE_EPOCHS if epochs is None else epochs for epochs in (bound_epochs, loo_epochs))
+    return Phase(bound), Phase(loo, "leave_one_out", hyperparameters)
 
 
 def in_units(p: Any, weights: Tensor, units: Standardiser) -> Normal | MixtureSameFamily:

@@ -330,6 +330,7 @@ def test_predictors_make_no_tensor_on_another_device(name: str, monkeypatch: pyt
     monkeypatch.setattr(torch, "equal", lambda a, b: a.shape == b.shape)
     batch = first_batch(dataset(name)).to(torch.device("meta"))
     model = predictor(name).to("meta")
+    assert batch.y is not None
     loss = model.objective(batch).loss
     loss.backward()
     assert loss.device.type == "meta" and model.predict(batch.x).log_prob(batch.y).device.type == "meta"
