@@ -21,7 +21,6 @@ from src.models.phases import Phase, Switch, check_phases, position
 from src.runs.errors import NumericalError, UserError
 from src.runs.specs import Spec
 
-
 FEW_VALUES = 10  # of a hyperparameter, that a message lists one by one
 
 
