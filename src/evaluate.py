@@ -1,7 +1,12 @@
-"""Evaluate a finished run again: `python -m src.evaluate RUN_FOLDER [evaluation.condition_on=4000 ...]`."""
+"""Evaluate a finished run again, or encode new data with its checkpoint.
+
+`python -m src.evaluate RUN_FOLDER [evaluation.condition_on=4000 ...]`
+`python -m src.evaluate RUN_FOLDER --embed new.csv [--out latents.csv]`
+"""
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -13,11 +18,15 @@ from src.runs import files, identity, record
 from src.runs.errors import NumericalError, UserError
 
 MODULES = ("src.training.experiment", "src.evaluation.registry", "src.evaluation.task")
+EMBEDDING = ("src.training.experiment", "src.evaluation.embedding", "src.models.capabilities")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Load the model of a run, evaluate it on its data, print the metrics and store them beside the run's own."""
-    parser = argparse.ArgumentParser(prog="python -m src.evaluate", description=__doc__)
+    """Load the model of a run and evaluate it on its data, or encode new data with it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m src.evaluate",
+        description="Evaluate a finished run again and store the metrics beside its own, or encode new data (--embed).",
+    )
     parser.add_argument("folder", type=Path, help="the folder of a finished run")
     parser.add_argument(
         "overrides",
@@ -25,9 +34,28 @@ def main(arguments: list[str] | None = None) -> None:
         help="settings to change for this evaluation: evaluation.active_sets=8, evaluation.condition_on=4000, "
         "evaluation.exact_evidence=true, evaluation.evidence_points=10000, dataset.max_test=1000, dataset.root=...",
     )
+    parser.add_argument(
+        "--embed",
+        type=Path,
+        metavar="FILE",
+        help="encode new data with the checkpoint of the run: .csv, .parquet or .h5ad with the columns of the training "
+        "data, or .npy or .npz (x); writes means and variances of the latents",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="where to write the latents: .csv, .parquet, .npz or, for an .h5ad file, .h5ad "
+        "(default: the folder embeddings of the run)",
+    )
     options = parser.parse_args(arguments)
     try:
-        evaluate_again(options.folder, options.overrides)
+        if options.embed is not None:
+            embed(options.folder, options.embed.expanduser(), options.out, options.overrides)
+        elif options.out is not None:
+            raise UserError(f"--out {options.out} has an effect with --embed only")
+        else:
+            evaluate_again(options.folder, options.overrides)
     except (UserError, NumericalError) as error:
         sys.exit(f"Error: {error}")
 
@@ -48,15 +76,37 @@ def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     return metrics
 
 
+def embed(folder: Path, source: Path, out: Path | None = None, overrides: Sequence[str] = ()) -> Path:
+    """Encode new data with the checkpoint of a run; returns the path of the latents."""
+    check_finished(folder)
+    if overrides:
+        raise UserError(f"{overrides[0]} has no effect on --embed, which needs the checkpoint only")
+    experiment, embedding, capabilities = map(heavy, EMBEDDING)
+    path: Path = embedding.target(source, out, folder)
+    model = experiment.load_model(folder)
+    if not isinstance(model, capabilities.HasLatents):
+        raise UserError(f"{folder} holds a {type(model).__name__}, which has no latent space: --embed needs one")
+    layer = OmegaConf.select(OmegaConf.load(folder / "config.yaml"), "dataset.layer")
+    new = embedding.read(source, model.facts, layer if source.suffix == ".h5ad" else None)
+    embedding.write(embedding.embed(model, new), source, path)
+    print(f"latents of {len(new.rows)} rows: {path}")
+    return path
+
+
 def evidence_suffix(exact_evidence: bool, evidence_points: int | None, evidence_precision: str, **others: int) -> str:
     """Suffix of the file name with the settings of the evidence, which do not count in the fingerprint."""
     return f"-evidence-{evidence_points or 'all'}-{evidence_precision}" if exact_evidence else ""
 
 
-def overridden(folder: Path, overrides: list[str]) -> DictConfig:
-    """Config of a finished run with some settings of its evaluation or its dataset replaced."""
+def check_finished(folder: Path) -> None:
+    """Raise a UserError if a folder is not that of a finished run."""
     if record.status(folder) != "done":
         raise UserError(f"{folder} is not the folder of a finished run (status: {record.status(folder)})")
+
+
+def overridden(folder: Path, overrides: list[str]) -> DictConfig:
+    """Config of a finished run with some settings of its evaluation or its dataset replaced."""
+    check_finished(folder)
     defaults = OmegaConf.load(CONF / "config.yaml")  # for runs that are older than a setting
     config = OmegaConf.merge({"evaluation": defaults.evaluation}, OmegaConf.load(folder / "config.yaml"))
     OmegaConf.set_struct(config, True)

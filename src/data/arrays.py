@@ -51,14 +51,17 @@ class Arrays(DataModule):
         x_train, y_train, x_test, y_test = find_arrays(self.paths)
         train = observations(x_train)
         self.binary = is_binary(train)
+        targets = checked_targets(y_train, len(train))
         if x_test is None:
-            (labels,) = encode_targets(checked_targets(y_train, len(train)))
+            (labels,), self.classes = encode_targets(targets), class_names(targets)
             return hold_out(replace(train, y=labels))
         test = observations(x_test)
         if (test.storage.shape, test.storage.dtype) != (train.storage.shape, train.storage.dtype):
             raise UserError(f"{describe(x_test)} does not fit {describe(x_train)}")
         self.binary = self.binary and is_binary(test)
-        labels, test_labels = encode_targets(checked_targets(y_train, len(train)), checked_targets(y_test, len(test)))
+        test_targets = checked_targets(y_test, len(test))
+        labels, test_labels = encode_targets(targets, test_targets)
+        self.classes = class_names(targets, test_targets)
         return replace(train, y=labels), replace(test, y=test_labels)
 
 
@@ -192,8 +195,20 @@ def encode_targets(*splits: np.ndarray | None) -> list[Tensor | None]:
         )
     if present and present[0].ndim == 2:
         return [None if targets is None else torch.from_numpy(targets) for targets in splits]
-    classes = np.unique(np.concatenate(present)) if present else np.empty(0)
+    classes = distinct(present)
     return [None if labels is None else torch.from_numpy(np.searchsorted(classes, labels)) for labels in splits]
+
+
+def class_names(*splits: np.ndarray | None) -> tuple[str, ...]:
+    """The names of the classes in the order of their ids; none for real targets."""
+    classes = distinct([targets for targets in splits if targets is not None and targets.ndim == 1])
+    names = np.char.decode(classes, "utf-8", "replace") if classes.dtype.kind == "S" else classes.astype(str)
+    return tuple(names.tolist())  # plain text, which a checkpoint can hold
+
+
+def distinct(labels: list[np.ndarray]) -> np.ndarray:
+    """All labels, each once and sorted."""
+    return np.unique(np.concatenate(labels)) if labels else np.empty(0)
 
 
 def kind_of(targets: np.ndarray) -> str:

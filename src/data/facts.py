@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+SEQUENCES = ("shape", "aux", "columns", "centre", "spread", "classes")
+
 
 @dataclass(frozen=True)
 class Target:
@@ -29,6 +31,10 @@ class Facts:
     binary: bool = False  # True if every value is 0 or 1
     fresh: bool = False  # True if every training batch is newly generated and not part of the training split
     scale: Literal["image", "table"] = "image"  # values of images are about 0 to 1, those of tables arbitrary
+    columns: tuple[str, ...] = ()  # the names of a table's columns
+    centre: tuple[float, ...] = ()  # what standardisation subtracted from each column; empty: not standardised
+    spread: tuple[float, ...] = ()  # what it then divided each column by
+    classes: tuple[str, ...] = ()  # the names of the classes, in the order of their ids
 
     def plain(self) -> dict[str, Any]:
         """The facts as plain values, for a checkpoint."""
@@ -36,6 +42,6 @@ class Facts:
 
     @classmethod
     def from_plain(cls, values: dict[str, Any]) -> "Facts":
-        """The facts that `plain` wrote."""
-        sequences = {name: tuple(values[name]) for name in ("shape", "aux")}
+        """The facts that `plain` wrote; facts that an older checkpoint lacks have their defaults."""
+        sequences = {name: tuple(values[name]) for name in SEQUENCES if name in values}
         return cls(**{**values, **sequences, "target": Target(**values["target"])})

@@ -12,6 +12,7 @@ from src.data.batch import Split
 from src.data.facts import Facts, Target
 from src.data.missing import Missing
 from src.data.sampling import Batches, ShuffledBatches
+from src.data.standardisation import Scale
 from src.runs.errors import UserError
 
 
@@ -37,6 +38,10 @@ class DataModule(LightningDataModule):
     binary: bool = False  # True if every value is 0 or 1
     fresh: bool = False  # True if every training batch is newly generated and not part of `train`
     objects: Tensor | None = None  # [objects, *shape], one picture per object of the column `object`
+    columns: tuple[str, ...] = ()  # the names of a table's columns
+    classes: tuple[str, ...] = ()  # the names of the classes, in the order of their ids
+    standardise: bool = False  # True: each column of vectors gets mean 0 and sd 1 over its observed training values
+    standardisation: Scale | None = None  # its constants, once the data are loaded
 
     def __init__(
         self,
@@ -66,6 +71,9 @@ class DataModule(LightningDataModule):
         test = subset(test, self.max_test, self.seed, "dataset.max_test")
         self.train = self.missing.applied(train, "train", self.seed)
         self.test = self.missing.applied(test, "test", self.seed)
+        if self.standardise:
+            self.standardisation = Scale.of(self.train, self.columns)
+            self.train, self.test = self.standardisation.applied(self.train), self.standardisation.applied(self.test)
         self.batch_size = len(self.train) if self.requested_batch_size == "full" else self.requested_batch_size
         if not 1 <= self.batch_size <= len(self.train):
             raise UserError(
@@ -77,12 +85,12 @@ class DataModule(LightningDataModule):
     @property
     def facts(self) -> Facts:
         """What a model knows about the data before training."""
-        shape = self.train.storage.shape
+        shape, target = self.train.storage.shape, target_of(self.train.y, self.test.y)
         return Facts(
             shape=shape,
             num_train=len(self.train),
             batch_size=self.batch_size,
-            target=target_of(self.train.y, self.test.y),
+            target=target,
             aux=self.aux_names if self.train.aux is not None else (),
             objects=None if self.objects is None else len(self.objects),
             group=self.group,
@@ -92,6 +100,10 @@ class DataModule(LightningDataModule):
             binary=self.binary,
             fresh=self.fresh,
             scale="image" if len(shape) == 3 else "table",
+            columns=self.columns,
+            centre=() if self.standardisation is None else tuple(self.standardisation.centre.tolist()),
+            spread=() if self.standardisation is None else tuple(self.standardisation.spread.tolist()),
+            classes=self.classes[: target.size],  # a subset may lack the last ones
         )
 
     def train_dataloader(self) -> Batches:

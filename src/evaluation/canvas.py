@@ -1,5 +1,6 @@
 """The style of all figures: sizes, colours, axes, legends, and how files are saved. Does not import torch."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from src.runs.files import whole
 
 COLUMN, PAGE = 3.3, 7.0  # widths, in inches
 SMALL, LARGE = 7, 8  # font sizes, in points
+LINE = 0.14  # height of a line of small text, in inches
 # Okabe & Ito's eight colours, then Tol's wine and indigo: distinct from each other and from grey for all readers
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#882255", "#332288"]
+MARKERS = "o^sD"  # of the first ten classes, the next ten, ...
 GREYS = LinearSegmentedColormap.from_list("quiet", ["#ffffff", "#a0a0a0"])
 
 
@@ -29,18 +32,36 @@ def heights(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def draw_points(
-    figure: Figure, axes: Axes, across: np.ndarray, up: np.ndarray, labels: np.ndarray, classes: np.ndarray
+    figure: Figure,
+    axes: Axes,
+    across: np.ndarray,
+    up: np.ndarray,
+    labels: np.ndarray,
+    classes: np.ndarray,
+    names: Sequence[str] = (),
 ) -> None:
-    """Points with one colour per class and a legend or, for more than 10 classes, a colour map and its bar."""
-    style: dict[str, Any] = {"s": 4, "alpha": 0.7, "linewidths": 0, "rasterized": True}
-    if len(classes) > len(PALETTE):
+    """Points with one colour per class and a legend or, for many classes, a colour map and its bar.
+
+    Up to 10 classes have a legend, and up to 40 that have names: every ten share a marker.
+    """
+    style: dict[str, Any] = {"s": np.clip(4000 / len(labels), 4, 12), "alpha": 0.7, "linewidths": 0, "rasterized": True}
+    colours = len(PALETTE)
+    if len(classes) > colours * (len(MARKERS) if names else 1):
         points = axes.scatter(across, up, c=labels, cmap="viridis", **style)
         colour_bar(figure, points, "label", ax=axes, location="bottom")
         return
-    axes.scatter(across, up, c=np.array(PALETTE)[np.searchsorted(classes, labels)], **style)
+    place = np.searchsorted(classes, labels)
+    for i in range(-(-len(classes) // colours)):
+        ten = place // colours == i
+        axes.scatter(across[ten], up[ten], c=np.array(PALETTE)[place[ten] % colours], marker=MARKERS[i], **style)
     if len(classes) > 1:
-        marker: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 3}
-        add_legend(figure, [Line2D([], [], color=PALETTE[i], label=f"{c:g}", **marker) for i, c in enumerate(classes)])
+        add_legend(figure, [class_mark(i, name) for i, name in enumerate(names or [f"{c:g}" for c in classes])])
+
+
+def class_mark(place: int, name: str) -> Line2D:
+    """The entry of a class in a legend."""
+    colour, marker = PALETTE[place % len(PALETTE)], MARKERS[place // len(PALETTE)]
+    return Line2D([], [], color=colour, label=name, marker=marker, linestyle="", markersize=3)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -66,12 +87,15 @@ def colour_bar(figure: Figure, shown: ScalarMappable, label: str, **where: Any) 
 
 
 def add_legend(figure: Figure, handles: list[Any]) -> None:
-    """A legend below the figure, in one row if the names are short."""
-    letters = sum(len(handle.get_label()) for handle in handles)
+    """A legend below the figure, in one row if the names are short; each further row makes the figure taller."""
+    lengths = [len(handle.get_label()) for handle in handles]
+    fitting = int(figure.get_figwidth() / (0.3 + 0.05 * max(lengths)))  # inches: a mark, and the letters of a name
+    columns = len(handles) if sum(lengths) <= 20 else max(1, min(5, fitting))
+    figure.set_figheight(figure.get_figheight() + LINE * (-(-len(handles) // columns) - 1))
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=len(handles) if letters <= 20 else 5,
+        ncols=columns,
         fontsize=SMALL,
         frameon=False,
         handlelength=1,

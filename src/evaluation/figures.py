@@ -4,7 +4,7 @@ Each function creates its own `Figure` and touches no global state, so it needs 
 `decode` maps latent points [g, Q] to the distribution of their pixels [g, *shape]; pixels of images lie in [0, 1].
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ from src.evaluation.canvas import (
 Decode = Callable[[Tensor], Normal]
 
 MAX_POINTS = 5000
+MAX_NAMES = 30  # columns that have room for their names
 BACKGROUND_SIDE = 60
 CHUNK = 512  # points decoded at once; bounds the memory for large images
 
@@ -78,30 +79,38 @@ def latent_grid(z: Tensor, side: int, tail: float = 0.0, margin: float = 0.0) ->
 
 
 @torch.no_grad()
-def latent_map(z: Tensor, y: Tensor | None, decode: Decode, title: str) -> Figure:
+def latent_map(z: Tensor, y: Tensor | None, decode: Decode, title: str, names: Sequence[str] = ()) -> Figure:
     """Latent points z [n, Q], coloured by label y [n], above the predictive sd averaged over pixels.
 
-    If Q = 1, the height of a point shows its class only.
+    `names` are those of the classes 0, 1, ... If Q = 1, the height of a point shows its class only.
     """
     grid = latent_grid(z, BACKGROUND_SIDE, margin=0.05)
     sd = torch.cat([decode(points).stddev.flatten(1).mean(1) for points in grid.points.split(CHUNK)])
     background = array(sd).reshape(-1, BACKGROUND_SIDE)
     drawn = np.random.default_rng(0).permutation(len(z))[:MAX_POINTS]  # mixed, so that no class covers another
     labels = np.zeros(len(z)) if y is None else array(y)
-    classes = np.unique(labels)
+    names = names if y is not None else ()
+    classes = np.arange(len(names)) if names else np.unique(labels)
     figure, axes = panel(grid, COLUMN, 2.8)
     axes.set_title(title, fontsize=LARGE)
     image = axes.imshow(background, GREYS, aspect="auto", interpolation="bilinear", origin="lower", extent=grid.extent)
     colour_bar(figure, image, "predictive sd", ax=axes)
     across, up = [*array(z)[:, grid.coordinates].T, heights(labels, classes)][:2]
-    draw_points(figure, axes, across[drawn], up[drawn], labels[drawn], classes)
+    draw_points(figure, axes, across[drawn], up[drawn], labels[drawn], classes, names)
     return figure
 
 
-def reconstructions(x: Tensor, mean: Tensor, sd: Tensor, n: int = 10) -> Figure:
-    """The first n observations, their reconstructions and predictive sd: rows of images, or curves for vectors."""
+def reconstructions(
+    x: Tensor, mean: Tensor, sd: Tensor, n: int = 10, columns: Sequence[str] = (), unit: str = "value"
+) -> Figure:
+    """The first n observations, their reconstructions and predictive sd: rows of images, or curves for vectors.
+
+    Up to 30 columns that have names are shown by name.
+    """
     x, mean, sd = (t[:n].detach().cpu() for t in (x, mean, sd))
-    return curve_panels(x, mean, sd) if x.ndim == 2 else image_rows(x, mean, sd)
+    if x.ndim > 2:
+        return image_rows(x, mean, sd)
+    return named_panels(x, mean, sd, columns, unit) if 0 < len(columns) <= MAX_NAMES else curve_panels(x, mean, sd)
 
 
 def image_rows(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
@@ -141,6 +150,46 @@ def curve_panels(x: Tensor, mean: Tensor, sd: Tensor) -> Figure:
         axes.plot(d, centre, color=PALETTE[0], linewidth=0.8, label="reconstruction")
     add_legend(figure, figure.axes[0].get_legend_handles_labels()[0])
     return figure
+
+
+def named_panels(x: Tensor, mean: Tensor, sd: Tensor, columns: Sequence[str], unit: str) -> Figure:
+    """One panel per row of a table [n, D], at most five: a line per column with the value and its reconstruction."""
+    shown = min(5, len(x))
+    figure = Figure(figsize=(PAGE, 0.7 + 0.13 * len(columns)), layout="constrained")
+    d = np.arange(len(columns))
+    for i, axes in enumerate(figure.subplots(1, shown, sharex=True, sharey=True, squeeze=False).flat):
+        quiet(axes)
+        style = {"color": PALETTE[0], "markersize": 2.5, "elinewidth": 1.5, "ecolor": PALETTE[4], "label": "± 2 sd"}
+        axes.errorbar(array(mean[i]), d, xerr=2 * array(sd[i]), fmt="o", **style)
+        axes.plot(array(x[i]), d, "x", color="black", markersize=3, markeredgewidth=0.7, label="observation")
+        axes.set_title(f"test point {i + 1}", fontsize=SMALL, pad=2)
+        axes.set_xlabel(unit, fontsize=SMALL)
+    name_rows(figure.axes[0], columns)
+    bar, cross = figure.axes[0].get_legend_handles_labels()[0]
+    bar.set_label("reconstruction ± 2 sd")
+    add_legend(figure, [cross, bar])
+    return figure
+
+
+def column_errors(rmse: Tensor, columns: Sequence[str], unit: str) -> Figure:
+    """The RMSE [D] of each column as bars, the worst first; of a wide table the worst 30."""
+    worst = rmse.argsort(descending=True)[:MAX_NAMES].tolist()
+    figure = Figure(figsize=(COLUMN, 0.6 + 0.13 * len(worst)), layout="constrained")
+    axes = figure.subplots()
+    quiet(axes)
+    axes.barh(range(len(worst)), array(rmse[worst]), color=PALETTE[0], height=0.7)
+    name_rows(axes, [columns[i] for i in worst])
+    many = f"the worst {len(worst)} of {len(columns)} columns" if len(worst) < len(columns) else "all columns"
+    axes.set_title(f"Test RMSE, {many}", fontsize=LARGE)
+    axes.set_xlabel(f"RMSE of the {unit}", fontsize=SMALL)
+    return figure
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names of rows, from the top; long ones are cut."""
+    axes.set_yticks(range(len(names)), [name if len(name) <= 24 else f"{name[:23]}…" for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params("y", length=0)
 
 
 @torch.no_grad()

@@ -44,8 +44,9 @@ class LatentSpace(Task):
 
         z, data = subject.test_latents, subject.data
         labels = data.test.y if data.facts.target.kind == "class" else None
-        title = f"{type(subject.model).__name__}, {len(z)} test images"
-        yield "latent_map", figures.latent_map(z, labels, decode, title)
+        kind = "images" if data.facts.scale == "image" else "points"
+        title = f"{type(subject.model).__name__}, {len(z)} test {kind}"
+        yield "latent_map", figures.latent_map(z, labels, decode, title, data.facts.classes)
         yield "decoded_grid", figures.decoded_grid(z, decode, data.facts.shape)
 
     def artifacts(self, subject: Subject) -> Arrays:
@@ -66,6 +67,8 @@ class LatentSpace(Task):
         }
         if drawn.y is not None and data.facts.target.kind == "class":
             arrays["labels"] = drawn.y.numpy()
+            if data.facts.classes:
+                arrays["classes"] = np.array(data.facts.classes)
         return arrays | (decoded_grid(subject, z, scale) if z.shape[1] == 2 else {})
 
 

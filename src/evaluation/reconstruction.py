@@ -55,19 +55,23 @@ class Reconstruction(Task):
         return found
 
     def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
-        """The first test points, their reconstructions and predictive sd."""
+        """The first test points, their reconstructions and predictive sd; for a table also the error by column."""
         from src.evaluation import figures
 
         model, test = subject.model, subject.data.test[torch.arange(min(SHOWN, len(subject.data.test)))]
+        facts = subject.data.facts
+        unit = "standardised value" if facts.centre else "value"
         prediction = decoded(model, subject.test_latents[: len(test)], subject.given, test.aux)
         x = model.as_float(test.x.to(model.device)).cpu()
-        yield "reconstructions", figures.reconstructions(x, prediction.mean, prediction.sd)
+        yield "reconstructions", figures.reconstructions(x, *prediction, SHOWN, facts.columns, unit)
+        if facts.columns:
+            yield "columns", figures.column_errors(column_rmse(subject), facts.columns, unit)
 
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
         """One line per kind of active set, with the published values below it."""
         names = [name for name in self.metrics if name in metrics]
         sizes = [key.removeprefix("rmse") for key in metrics if re.fullmatch(r"rmse(_c\d+)?", key)]
-        lines = [f"{'test images':<20}" + "".join(f"{name:>18}" for name in names)] if sizes else []
+        lines = [f"{'test data':<20}" + "".join(f"{name:>18}" for name in names)] if sizes else []
         for size in sizes:
             given = f"given {size[2:]} points" if size else "given an active set" if "rmse_sd" in metrics else ""
             for kind, label in (("", given), ("_mixture", "mixture over sets")):
@@ -77,6 +81,17 @@ class Reconstruction(Task):
                 if any(key in published for key in keys):
                     lines.append(f"{'published':<20}" + "".join(f"{published.get(key, ''):>18}" for key in keys))
         return [*lines, ""] if lines else []
+
+
+def column_rmse(subject: Subject) -> Tensor:
+    """The root mean squared error of the observed test values of each column [D]; 0 for a column without any."""
+    totals = torch.zeros(2, *subject.data.facts.shape, dtype=torch.float64)
+    for chunk in subject.data.test.chunks(CHUNK):
+        mean = decoded(subject.model, subject.test_latents[chunk.index], subject.given, chunk.aux).mean
+        error = masked(subject.model.as_float(chunk.x) - mean, chunk.mask)
+        seen = torch.ones_like(error) if chunk.mask is None else chunk.mask
+        totals += torch.stack([error.square().sum(0), seen.sum(0)])
+    return (totals[0] / totals[1].clamp_min(1)).sqrt()
 
 
 def active_sets(model: ConditionsOnPoints, train: Split, size: int, count: int, seed: int) -> list[Any]:

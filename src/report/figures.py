@@ -142,7 +142,9 @@ def draw_latents(figure: Figure, axes: Axes, arrays: Arrays, legend: bool) -> No
     axes.imshow(arrays["grid_sd"], GREYS, extent=(left, right, bottom, top), **style)
     labels = arrays.get("labels", np.zeros(len(arrays["z"])))
     across, up = arrays["z"].T
-    draw_points(figure if legend else Figure(), axes, across, up, labels, np.unique(labels))
+    names = arrays["classes"].tolist() if "classes" in arrays else []
+    classes = np.arange(len(names)) if names else np.unique(labels)
+    draw_points(figure if legend else Figure(), axes, across, up, labels, classes, names)
     axes.set_xlabel("z₁", fontsize=SMALL, labelpad=1)
     axes.set_ylabel("z₂", fontsize=SMALL, labelpad=0)
 

@@ -37,6 +37,16 @@ function classColour(i) {
   return (matchMedia("(prefers-color-scheme: dark)").matches && IN_THE_DARK[colour]) || colour;
 }
 
+const SHAPES = ["circle", "triangle", "square", "diamond"];  // of the first ten classes, the next ten, ...
+
+function classShape(i) {
+  return SHAPES[Math.floor(i / data.palette.length) % SHAPES.length];
+}
+
+function className(e, i) {
+  return e.classes ? e.classes[i] : String(i);
+}
+
 const range = (values) => values.reduce(([low, high], v) => [Math.min(low, v), Math.max(high, v)], [Infinity, -Infinity]);
 const fraction = (value, [low, high]) => (high > low ? (value - low) / (high - low) : 0.5);
 
@@ -196,6 +206,7 @@ async function openExplorer(i) {
   const sheets = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await load(e[name])])));
   Object.assign(explorer, { data: e, sheets, column: e.side >> 1, row: e.side >> 1, picked: null });
   $("sd-panel").hidden = !e.sdImages;
+  $("kind").textContent = `test ${kind(e)}`;
   $("sd-scale").textContent = e.sdImages ? `0 to ${shown(e.sdRange[1])}` : "";
   const byLabel = document.querySelector("[name=colour][value=label]");
   byLabel.disabled = !e.labels;
@@ -207,9 +218,10 @@ async function openExplorer(i) {
 function pointColours() {
   const e = explorer.data, by = document.querySelector("[name=colour]:checked").value;
   const values = by === "label" && e.labels ? e.labels : e.error;
-  const classes = [...new Set(values)].sort((a, b) => a - b);
-  if (values === e.labels && classes.length <= data.palette.length) {
-    return { colours: values.map((v) => classColour(classes.indexOf(v))), classes };
+  const classes = e.classes ? e.classes.map((_, i) => i) : [...new Set(values)].sort((a, b) => a - b);
+  if (values === e.labels && classes.length <= data.palette.length * (e.classes ? SHAPES.length : 1)) {
+    const places = values.map((v) => classes.indexOf(v));
+    return { colours: places.map(classColour), shapes: places.map(classShape), classes };
   }
   const limits = range(values);
   return { colours: values.map((v) => `rgb(${between(RAMP, fraction(v, limits))})`), limits };
@@ -228,9 +240,10 @@ function drawPlane() {
   context.imageSmoothingQuality = "high";
   context.drawImage(background(e), 0, 0, canvas.width, canvas.height);
   context.scale(scale, scale);
-  const { colours } = pointColours();
+  const { colours, shapes } = pointColours();
   e.points.forEach(([across, up], i) => {
-    dot(context, place(across, e.across, box.width), box.height - place(up, e.up, box.height), i === explorer.picked ? 6 : 3.2, colours[i], i === explorer.picked);
+    const x = place(across, e.across, box.width), y = box.height - place(up, e.up, box.height), picked = i === explorer.picked;
+    dot(context, x, y, picked ? 6 : 3.2, colours[i], picked, shapes ? shapes[i] : "circle");
   });
   const x = place(e.across[explorer.column], e.across, box.width), y = box.height - place(e.up[explorer.row], e.up, box.height);
   context.strokeStyle = css("--accent");
@@ -249,9 +262,11 @@ function background(e) {
   return canvas;
 }
 
-function dot(context, x, y, radius, colour, ring) {
+function dot(context, x, y, radius, colour, ring, shape) {
   context.beginPath();
-  context.arc(x, y, radius, 0, 2 * Math.PI);
+  if (shape === "circle") context.arc(x, y, radius, 0, 2 * Math.PI);
+  else outline(shape).forEach(([across, down]) => context.lineTo(x + radius * across, y + radius * down));
+  context.closePath();
   context.fillStyle = colour;
   context.globalAlpha = ring ? 1 : 0.8;
   context.fill();
@@ -261,6 +276,11 @@ function dot(context, x, y, radius, colour, ring) {
     context.strokeStyle = css("--ink");
     context.stroke();
   }
+}
+
+function outline(shape) {
+  if (shape === "triangle") return [[0, -1.1], [1.1, 1], [-1.1, 1]];
+  return shape === "square" ? [[-1, -1], [1, -1], [1, 1], [-1, 1]] : [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]];
 }
 
 function drawTile(id, sheet, index, columns) {
@@ -292,19 +312,21 @@ function drawHere() {
   drawPlane();
 }
 
+const kind = (e) => (e.shape[1] === 1 ? "point" : "image");  // vectors are one line of pixels
+
 function pick(i) {
   const e = explorer.data;
   explorer.picked = i;
   drawTile("image", explorer.sheets.images, i, e.columns);
   drawTile("reconstruction", explorer.sheets.reconstructions, i, e.columns);
-  $("picked").textContent = `test image${e.labels ? `, label ${e.labels[i]}` : ""}, RMSE ${shown(e.error[i])}`;
+  $("picked").textContent = `test ${kind(e)}${e.labels ? `, label ${className(e, e.labels[i])}` : ""}, RMSE ${shown(e.error[i])}`;
 }
 
 function drawLegend() {
-  const { colours, classes, limits } = pointColours();
+  const { classes, limits } = pointColours();
   if (classes) {
-    const e = explorer.data;
-    $("legend").replaceChildren(...classes.map((c) => make("span", {}, make("span", { class: "dot", style: `background:${colours[e.labels.indexOf(c)]}` }), String(c))));
+    const mark = (i) => make("span", { class: `dot ${classShape(i)}`, style: `background:${classColour(i)}` });
+    $("legend").replaceChildren(...classes.map((c, i) => make("span", {}, mark(i), className(explorer.data, c))));
   } else {
     const bar = make("span", { class: "bar", style: `background:linear-gradient(90deg,${RAMP.map((stop) => `rgb(${stop})`)})` });
     $("legend").replaceChildren(shown(limits[0]), bar, shown(limits[1]));

@@ -211,6 +211,7 @@ def explorer_of(run: Run, points: int) -> dict[str, Any]:
         **sd_images(arrays, shape, side),
         "points": [[rounded(value, 4) for value in point] for point in arrays["z"][:n].tolist()],
         "labels": arrays["labels"][:n].tolist() if "labels" in arrays else None,
+        "classes": arrays["classes"].tolist() if "classes" in arrays else None,
         "error": [rounded(value, 4) for value in arrays["error"][:n].tolist()],
         "columns": math.isqrt(n - 1) + 1,
         "images": sprite(arrays["images"][:n], math.isqrt(n - 1) + 1),

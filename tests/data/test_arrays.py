@@ -159,21 +159,27 @@ def test_an_npz_with_x_and_y(save: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("train_labels", "test_labels", "expected"),
+    ("train_labels", "test_labels", "expected", "names"),
     [
-        (np.array([5, -2, 5]), np.array([9, 5]), ([1, 0, 1], [2, 1])),
-        (np.array(["cat", "dog", "cat"]), np.array(["elephant", "dog"]), ([0, 1, 0], [2, 1])),
-        (np.array([b"b", b"a", b"b"]), np.array([b"a", b"a"]), ([1, 0, 1], [0, 0])),
-        (np.array([[3], [3], [4]], np.uint8), np.array([4, 3], np.int32), ([0, 0, 1], [1, 0])),
-        (np.array([True, False, True]), np.array([False, False]), ([1, 0, 1], [0, 0])),
+        (np.array([5, -2, 5]), np.array([9, 5]), ([1, 0, 1], [2, 1]), ("-2", "5", "9")),
+        (np.array(["cat", "dog"] * 2)[:3], np.array(["elk", "dog"]), ([0, 1, 0], [2, 1]), ("cat", "dog", "elk")),
+        (np.array([b"b", b"a", b"b"]), np.array([b"a", b"a"]), ([1, 0, 1], [0, 0]), ("a", "b")),
+        (np.array([[3], [3], [4]], np.uint8), np.array([4, 3], np.int32), ([0, 0, 1], [1, 0]), ("3", "4")),
+        (np.array([True, False, True]), np.array([False, False]), ([1, 0, 1], [0, 0]), ("0", "1")),
     ],
 )
 def test_labels_are_numbered_alike_in_both_splits(
-    save: Callable[..., str], train_labels: np.ndarray, test_labels: np.ndarray, expected: tuple[list[int], list[int]]
+    save: Callable[..., str],
+    train_labels: np.ndarray,
+    test_labels: np.ndarray,
+    expected: tuple[list[int], list[int]],
+    names: tuple[str, ...],
 ) -> None:
     path = save("d.npz", x_train=FLOATS[:3], y_train=train_labels, x_test=FLOATS[:2], y_test=test_labels)
-    train, test = load(path)
+    data = Arrays(path, batch_size=2)
+    train, test = data.load()
     assert (labels(train), labels(test)) == expected
+    assert data.classes == names and all(type(name) is str for name in data.classes)
 
 
 def test_real_images(data_file: Callable[[str], Path]) -> None:

@@ -143,6 +143,10 @@ EVERYTHING = Facts(
     binary=True,
     fresh=True,
     scale="table",
+    columns=("a", "b"),
+    centre=(0.5, 1e9),
+    spread=(2.0, 1e-3),
+    classes=("cat", "32 TE"),
 )
 
 
@@ -156,4 +160,13 @@ def test_a_checkpoint_holds_facts_as_plain_values(facts: Facts) -> None:
 
 def test_facts_survive_lists_in_place_of_tuples() -> None:
     plain = EVERYTHING.plain()
-    assert Facts.from_plain({**plain, "shape": list(plain["shape"]), "aux": list(plain["aux"])}) == EVERYTHING
+    assert (
+        Facts.from_plain({**plain, "shape": list(plain["shape"]), "aux": list(plain["aux"]), "columns": ["a", "b"]})
+        == EVERYTHING
+    )
+
+
+def test_an_older_checkpoint_lacks_the_names_of_a_table() -> None:
+    plain = replace(EVERYTHING, columns=(), centre=(), spread=(), classes=()).plain()
+    old = {key: value for key, value in plain.items() if key not in ("columns", "centre", "spread", "classes")}
+    assert Facts.from_plain(old) == replace(EVERYTHING, columns=(), centre=(), spread=(), classes=())
