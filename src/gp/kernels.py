@@ -1,7 +1,7 @@
-"""A kernel that GPyTorch does not have, and a faster way to the matrix of one that it has."""
+"""Kernels that GPyTorch does not have, and faster ways to the matrices of one that it has."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from gpytorch.constraints import Positive
@@ -16,10 +16,15 @@ AT_ZERO_ANGLE = (1, 1, 3)  # J_n(0) / pi
 
 def is_scaled_rbf(kernel: Kernel) -> bool:
     """Whether this is s exp(-|z - z'|^2 / 2) of all latent dimensions, with one length scale or one per dimension."""
-    scaled_rbf = type(kernel) is ScaleKernel and type(kernel.base_kernel) is RBFKernel
-    return (
-        scaled_rbf and kernel.active_dims is None and kernel.base_kernel.active_dims is None and not kernel.batch_shape
-    )
+    return is_stack_of_rbfs(kernel) and not kernel.batch_shape
+
+
+def is_stack_of_rbfs(kernel: Kernel) -> bool:
+    """Whether this is one such kernel, or a stack of them with parameters of their own."""
+    if type(kernel) is not ScaleKernel or type(kernel.base_kernel) is not RBFKernel:
+        return False
+    alike = kernel.batch_shape == kernel.base_kernel.batch_shape
+    return alike and kernel.active_dims is None and kernel.base_kernel.active_dims is None
 
 
 def covariance(kernel: Kernel, z1: Tensor, z2: Tensor) -> Tensor:
@@ -66,6 +71,86 @@ class ScaledRBF(torch.autograd.Function):
         by_row, by_column = weights.sum(1, keepdim=True), weights.sum(0)[:, None]
         by_scale = (by_row.sum() / scale).to(scale)
         return weights @ b - by_row * a, weights.mT @ a - by_column * b, by_scale
+
+
+class RBFStack(NamedTuple):
+    """The parameters of S scaled RBFs on D dimensions, or of one for all S sets of points."""
+
+    precision: Tensor  # [S or 1, 1, D or 1], 1 / lengthscale^2
+    scale: Tensor  # [S or 1, 1, 1]
+
+
+def rbf_stack(kernel: Kernel, dtype: torch.dtype) -> RBFStack:
+    """The parameters of a kernel that `is_stack_of_rbfs`, in the precision of the points."""
+    lengthscale, scale = kernel.base_kernel.lengthscale.to(dtype), kernel.outputscale.to(dtype)
+    return RBFStack(lengthscale.view(-1, 1, lengthscale.shape[-1]) ** -2, scale.view(-1, 1, 1))
+
+
+def prior_stack(kernel: Kernel, z: Tensor) -> Tensor:
+    """The kernel matrices [S, M, M] of S sets of points z [S, M, D], each with itself. O(S M^2 D)."""
+    if not is_stack_of_rbfs(kernel):
+        matrices: Tensor = kernel(z, z).to_dense()
+        return matrices
+    precision, scale = rbf_stack(kernel, z.dtype)
+    scaled = z * precision.sqrt()
+    lengths = scaled.square().sum(-1, keepdim=True)
+    halves = scaled @ scaled.mT - 0.5 * (lengths + lengths.mT)
+    return scale * halves.clamp_max(0).exp()
+
+
+def cross_stack(kernel: Kernel, z: Tensor, x: Tensor) -> Tensor:
+    """The kernel matrices [S, M, B] between S sets of points z [S, M, D] and data x [B, D]. O(S M B D).
+
+    Scaled RBFs have no gradient in x: these are data.
+    """
+    if not is_stack_of_rbfs(kernel):
+        matrices: Tensor = kernel(z, x).to_dense()
+        return matrices
+    precision, scale = rbf_stack(kernel, x.dtype)
+    answer: Tensor = CrossRBF.apply(x, z, precision.expand(len(z), 1, x.shape[1]), scale.expand(len(z), 1, 1))
+    return answer
+
+
+def variance_stack(kernel: Kernel, x: Tensor) -> Tensor:
+    """k(x_n, x_n) [S or 1, B] of the data x [B, D] under each kernel of a stack."""
+    if not is_stack_of_rbfs(kernel):
+        diagonal: Tensor = kernel(x, diag=True)
+        return diagonal.view(-1, len(x))
+    return kernel.outputscale.view(-1, 1).expand(-1, len(x))
+
+
+class CrossRBF(torch.autograd.Function):
+    """K = s exp(-sum_d w_d (z_d - x_d)^2 / 2) for S sets z [S, M, D] and one set of data x [B, D], [S, M, B].
+
+    The sum is z w x less half of z w z and of x w x. Length scales are part of w z, so that one product serves all S
+    sets, and no scaled copy of the data is made. With G the gradient in K and H = G K (entry by entry), everything in
+    the gradients follows from one product as well, H x: in z it is w (H x - z sum_n H_n), and in w it is
+
+        -1/2 (sum_m H_m x^2 - 2 sum_m z H x + sum_m z^2 sum_n H_n)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, z: Tensor, precision: Tensor, scale: Tensor) -> Tensor:
+        """O(S M B D)."""
+        scaled = z * precision
+        half_z = -0.5 * (scaled * z).sum(-1, keepdim=True)  # [S, M, 1]
+        half_x = 0.5 * precision @ x.square().mT  # [S, 1, B]
+        matrix = torch.addmm(half_z.flatten(0, 1), scaled.flatten(0, 1), x.mT).unflatten(0, z.shape[:2])
+        matrix.sub_(half_x).clamp_max_(0).exp_().mul_(scale)
+        ctx.save_for_backward(x, z, precision, scale, matrix)
+        return matrix
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, Tensor]:
+        """O(S M B D)."""
+        x, z, precision, scale, matrix = ctx.saved_tensors
+        weights = grad * matrix
+        moment = (weights.flatten(0, 1) @ x).unflatten(0, z.shape[:2])  # [S, M, D], H x
+        total = weights.sum(-1, keepdim=True)  # [S, M, 1]
+        by_z = precision * (moment - total * z)
+        spread = weights.sum(-2, keepdim=True) @ x.square() - (z * (2 * moment - total * z)).sum(-2, keepdim=True)
+        return None, by_z, -0.5 * spread, total.sum(-2, keepdim=True) / scale
 
 
 class ArcCosine(Kernel):

@@ -11,23 +11,23 @@ class NotPositiveDefiniteError(ArithmeticError):
 
 
 def cholesky(k: Tensor) -> tuple[Tensor, float]:
-    """The Cholesky factor of k [A, A], and the relative jitter it took (0 when none). O(A^3)."""
-    scale = k.diagonal().mean()
+    """The Cholesky factor of k [..., A, A], and the relative jitter it took (0 when none). O(A^3)."""
+    scale = k.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)  # [..., 1]
     for jitter in JITTER_LADDER:
         try:
             return torch.linalg.cholesky(add_diagonal(k, jitter * scale) if jitter else k), jitter
         except torch.linalg.LinAlgError:
             continue
     raise NotPositiveDefiniteError(
-        f"a {len(k)} x {len(k)} covariance matrix with mean diagonal {scale.item():.3g} has no Cholesky factor, "
-        f"even with a jitter of {JITTER_LADDER[-1]:g} of it"
+        f"a {k.shape[-1]} x {k.shape[-1]} covariance matrix with mean diagonal {scale.mean().item():.3g} has no "
+        f"Cholesky factor, even with a jitter of {JITTER_LADDER[-1]:g} of it"
     )
 
 
 def add_diagonal(k: Tensor, value: Tensor | float) -> Tensor:
-    """K + value I."""
+    """K + value I; of a stack of matrices [..., A, A] with values [..., 1]."""
     result = k.clone()
-    result.diagonal().add_(value)
+    result.diagonal(dim1=-2, dim2=-1).add_(value)
     return result
 
 

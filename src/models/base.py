@@ -54,9 +54,14 @@ class Model(Learner, ABC):
         x_float = x.to(self.dtype)
         return x_float.div_(255) if x.dtype == torch.uint8 else x_float  # in place: fresh memory costs more than this
 
+    @property
+    def num_values(self) -> int:
+        """How many values the model explains: all that were observed."""
+        return self.num_data * math.prod(self.facts.shape)
+
     def per_value(self, terms: Mapping[str, Tensor], jitter: float = 0.0) -> Terms:
-        """The loss, minus the sum of these terms in nats, for each of the N D observed values."""
-        parts = {name: term / (self.num_data * math.prod(self.facts.shape)) for name, term in terms.items()}
+        """The loss, minus the sum of these terms in nats, for each value that the model explains."""
+        parts = {name: term / self.num_values for name, term in terms.items()}
         loss = -torch.stack(list(parts.values())).sum()
         return Terms(loss, {**{name: part.detach() for name, part in parts.items()}, "jitter": jitter})
 
@@ -189,6 +194,11 @@ class Predictor(Model, ABC):
     @abstractmethod
     def predict(self, x: Tensor) -> Distribution:
         """The predictive distribution of y at observations x [B, *shape]."""
+
+    @property
+    def num_values(self) -> int:
+        """N classes, or N P real numbers."""
+        return self.num_data * (self.facts.target.size if self.facts.target.kind == "real" else 1)
 
     def check(self, facts: Facts) -> None:
         """There must be something to predict."""

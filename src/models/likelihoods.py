@@ -14,12 +14,14 @@ import torch
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor, nn
 from torch import distributions as D
+from torch.quasirandom import SobolEngine
 
 from src.data.facts import Facts
 from src.runs.errors import UserError
 
 NODES = 32  # of the Gauss-Hermite quadrature: exact to 1e-8 for logits with an sd up to 3
 SAMPLES = 256  # of f, for likelihoods of several logits, which have no closed form
+EVEN_DRAWS = 512  # of f, for predicted probabilities of classes: exact to about 1e-3
 
 
 class Likelihood(nn.Module, ABC):
@@ -30,9 +32,14 @@ class Likelihood(nn.Module, ABC):
 
     name: ClassVar[str]
     score: ClassVar[str]
+    samples: int = SAMPLES  # of f, for expectations without a closed form
 
     def __init__(self, noise: float | None = None) -> None:
         super().__init__()
+
+    def num_functions(self, size: int) -> int:
+        """The number of functions f behind a target of P real numbers or classes."""
+        return size
 
     @abstractmethod
     def given(self, f: Tensor) -> D.Distribution:
@@ -55,22 +62,23 @@ class Likelihood(nn.Module, ABC):
 
 
 class Gaussian(Likelihood):
-    """x = f + noise, with one variance for all values, learned or fixed."""
+    """x = f + noise, with one variance for all values, learned or fixed, or a learned one for each of P outputs."""
 
     name = "gaussian"
     score = "nlpd"
 
-    def __init__(self, noise: float = 0.1, learned: bool = True) -> None:
+    def __init__(self, noise: float = 0.1, learned: bool = True, outputs: int | None = None) -> None:
         super().__init__()
         self.fixed = None if learned else noise
-        self.learned = GaussianLikelihood() if learned else None
+        each = torch.Size([] if outputs is None else [outputs])
+        self.learned = GaussianLikelihood(batch_shape=each) if learned else None
         if self.learned is not None:
             self.learned.noise = noise
 
     @property
     def noise(self) -> Any:
-        """The variance: a tensor [1] if it is learned, a number if it is fixed."""
-        return self.fixed if self.learned is None else self.learned.noise
+        """The variance: a tensor [1] or [P] if it is learned, a number if it is fixed."""
+        return self.fixed if self.learned is None else self.learned.noise.flatten()
 
     def given(self, f: Tensor) -> D.Normal:
         """N(f, noise)."""
@@ -110,6 +118,11 @@ class Bernoulli(Likelihood):
             raise UserError("model.likelihood=bernoulli needs binary values (0 or 1); use model.likelihood=gaussian")
 
 
+    def num_functions(self, size: int) -> int:
+        """The logit of the second of two classes."""
+        return 1
+
+
 class Categorical(Likelihood):
     """One of P classes with probabilities softmax(f), f [..., P]; x are class ids [...]."""
 
@@ -121,13 +134,57 @@ class Categorical(Likelihood):
         return D.Categorical(logits=f, validate_args=False)
 
     def predictive(self, mean: Tensor, variance: Tensor) -> D.Categorical:
-        """Categorical(E[softmax(f)]), from samples of f."""
-        return D.Categorical(probs=samples_of(mean, variance).softmax(-1).mean(0), validate_args=False)
+        """Categorical(E[softmax(f)]), from the same draws for every point: a function of mean and variance alone."""
+        f = mean + variance.sqrt() * even_draws(mean).view(-1, *[1] * (mean.ndim - 1), mean.shape[-1])
+        return D.Categorical(probs=f.softmax(-1).mean(0), validate_args=False)
 
     def expected_log_prob(self, x: Tensor, mean: Tensor, variance: Tensor, mask: Tensor | None = None) -> Tensor:
         """E[f_x] - E[log sum_p exp(f_p)], the second from samples of f."""
         chosen = mean.gather(-1, x_at(x, mask).long().unsqueeze(-1)).squeeze(-1)
-        return masked(chosen - samples_of(mean, variance).logsumexp(-1).mean(0), mask)
+        return masked(chosen - samples_of(mean, variance, self.samples).logsumexp(-1).mean(0), mask)
+
+
+class RegressionNetwork(Likelihood):
+    """P real numbers y_p = w_p g + noise_p (a GP regression network with one node, Wilson et al., 2012).
+
+    f [..., P + 1] are the weights w and then the node g. The expected density is exact, and so is the predictive one
+    of each number up to quadrature over g: given g, it is normal.
+    """
+
+    name = "gprn"
+    score = "nlpd"
+
+    def __init__(self, noise: float = 0.1, outputs: int | None = None) -> None:
+        super().__init__()
+        self.observed = Gaussian(noise, outputs=outputs)
+
+    def num_functions(self, size: int) -> int:
+        """A weight for each number, and the node."""
+        return size + 1
+
+    def given(self, f: Tensor) -> D.Normal:
+        """N(w g, noise)."""
+        return self.observed.given(f[..., :-1] * f[..., -1:])
+
+    def predictive(self, mean: Tensor, variance: Tensor) -> D.MixtureSameFamily:
+        """The mixture over g of N(E[w] g, var[w] g^2 + noise)."""
+        nodes, weights = (torch.as_tensor(part).to(mean) for part in np.polynomial.hermite_e.hermegauss(NODES))
+        g = mean[..., -1:, None] + variance[..., -1:, None].sqrt() * nodes  # [..., 1, nodes]
+        noise = self.observed.noise[:, None]
+        sd = (variance[..., :-1, None] * g.square() + noise).sqrt()
+        given_g = D.Normal(mean[..., :-1, None] * g, sd, validate_args=False)
+        chances = (weights / weights.sum()).expand_as(sd)
+        return D.MixtureSameFamily(D.Categorical(chances, validate_args=False), given_g, validate_args=False)
+
+    def expected_log_prob(self, x: Tensor, mean: Tensor, variance: Tensor, mask: Tensor | None = None) -> Tensor:
+        """That of a Gaussian with the moments of w g, which are independent."""
+        w, g = mean[..., :-1], mean[..., -1:]
+        spread = variance[..., :-1] * (g.square() + variance[..., -1:]) + w.square() * variance[..., -1:]
+        return self.observed.expected_log_prob(x, w * g, spread, mask)
+
+    def check(self, facts: Facts) -> None:
+        """It is made for the few targets of a predictor."""
+        raise UserError("model.likelihood=gprn is for the targets of model=autogp; use model.likelihood=gaussian")
 
 
 def likelihood_of(name: str, noise: float) -> Likelihood:
@@ -163,6 +220,12 @@ def quadrature(function: Any, mean: Tensor, variance: Tensor) -> Tensor:
     return total
 
 
-def samples_of(mean: Tensor, variance: Tensor) -> Tensor:
+def samples_of(mean: Tensor, variance: Tensor, number: int) -> Tensor:
     """Samples [S, ..., P] of f ~ N(mean, variance), with a gradient in both."""
-    return mean + variance.sqrt() * torch.randn(SAMPLES, *mean.shape, dtype=mean.dtype, device=mean.device)
+    return mean + variance.sqrt() * torch.randn(number, *mean.shape, dtype=mean.dtype, device=mean.device)
+
+
+def even_draws(like: Tensor) -> Tensor:
+    """The same draws [S, P] of N(0, I) in every call, more even than random ones (a scrambled Sobol sequence)."""
+    uniform = SobolEngine(like.shape[-1], scramble=True, seed=0).draw(EVEN_DRAWS, dtype=torch.float64)
+    return torch.special.ndtri(uniform).to(like)
