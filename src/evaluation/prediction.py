@@ -133,7 +133,9 @@ def predicted(model: Predicts, test: Split, givens: Sequence[Any]) -> list[Predi
         index.append(chunk.index)
         parts.append(with_mixture([of_chunk(model.predict(x, given), y) for given in givens]))
     order = torch.cat(index).argsort()
-    return [Predicted(*(torch.cat(field)[order] for field in zip(*each, strict=True))) for each in zip(*parts, strict=True)]
+    return [
+        Predicted(*(torch.cat(field)[order] for field in zip(*each, strict=True))) for each in zip(*parts, strict=True)
+    ]
 
 
 def of_chunk(p: Distribution, y: Tensor | None) -> Predicted:
@@ -174,7 +176,7 @@ def class_scores(log_p: Tensor, y: Tensor) -> Scores:
 def real_scores(p: Predicted, y: Tensor, variance: Tensor) -> Scores:
     """Of real targets y [n, P]; `variance` [P] is that of the training targets, which a constant guess would have.
 
-    SMSE is the mean squared error of a target divided by it, averaged over the targets; `smse_t1`, ... are those of each.
+    SMSE is the mean squared error of a target divided by it, averaged over the targets; `smse_t1` is that of the first.
     """
     error = p.mean - y
     smse = error.square().mean(0) / variance.clamp_min(torch.finfo(y.dtype).tiny)
@@ -193,7 +195,7 @@ def real_scores(p: Predicted, y: Tensor, variance: Tensor) -> Scores:
 class Bins(NamedTuple):
     """Test points by their top probability, in BINS bins of equal width from 0 to 1."""
 
-    count: Tensor  # [BINS]
+    points: Tensor  # [BINS], their number
     confidence: Tensor  # [BINS], the mean top probability; 0 in an empty bin
     accuracy: Tensor  # [BINS], the part whose top class is true
 
@@ -204,13 +206,12 @@ def bins(p: Tensor, y: Tensor) -> Bins:
     place = (top * BINS).long().clamp_max(BINS - 1)
     sums = torch.zeros(3, BINS, dtype=torch.float64)
     sums.index_add_(1, place, torch.stack([torch.ones_like(top), top, (guess == y).double()]))
-    count = sums[0]
-    return Bins(count, *(sums[1:] / count.clamp_min(1)))
+    return Bins(sums[0], *(sums[1:] / sums[0].clamp_min(1)))
 
 
 def calibration_error(found: Bins) -> float:
-    """The expected calibration error: |accuracy - confidence| of the bins, weighted by their points (Guo et al., 2017)."""
-    return ((found.accuracy - found.confidence).abs() * found.count).sum().item() / found.count.sum().item()
+    """The expected calibration error: |accuracy - confidence| of the bins, weighted by their points."""
+    return ((found.accuracy - found.confidence).abs() * found.points).sum().item() / found.points.sum().item()
 
 
 def confusion(p: Tensor, y: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Figures of predicted classes: how far probabilities can be trusted, what is mistaken for what, and the worst images."""
+"""Figures of predicted classes: whether probabilities are right, what is mistaken for what, and the worst images."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -29,17 +29,17 @@ def reliability(found: "Bins", confusion: Tensor, names: Sequence[str]) -> Figur
 
 
 def draw_bins(axes: Axes, found: "Bins") -> None:
-    """The accuracy of each bin of the top probability against the diagonal, and the part of the points that it holds."""
+    """The accuracy of each bin of the top probability against the diagonal, and the part of the points in it."""
     quiet(axes)
-    width = 1 / len(found.count)
-    left = width * np.arange(len(found.count))
-    style = {"width": width, "align": "edge", "linewidth": 0.4, "edgecolor": "white"}
+    width = 1 / len(found.points)
+    left = width * np.arange(len(found.points))
+    style: dict[str, Any] = {"width": width, "align": "edge", "linewidth": 0.4, "edgecolor": "white"}
     axes.bar(left, array(found.accuracy), color=PALETTE[0], label="accuracy", **style)
-    axes.bar(left, array(found.count / found.count.sum()), color=PALETTE[1], label="part of the points", **style)
-    filled = array(found.count) > 0
+    axes.bar(left, array(found.points / found.points.sum()), color=PALETTE[1], label="part of the points", **style)
+    filled = array(found.points) > 0
     axes.plot(array(found.confidence)[filled], array(found.accuracy)[filled], ".", color="black", markersize=4)
     axes.plot([0, 1], [0, 1], "--", color="black", linewidth=0.6, label="calibrated")
-    error = float(((found.accuracy - found.confidence).abs() * found.count).sum() / found.count.sum())
+    error = float(((found.accuracy - found.confidence).abs() * found.points).sum() / found.points.sum())
     axes.set_title(f"calibration error {error:.4f}", fontsize=LARGE)
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
     axes.set_xlabel("probability of the predicted class", fontsize=SMALL)
@@ -60,7 +60,7 @@ def draw_confusion(axes: Axes, counts: np.ndarray, names: Sequence[str]) -> None
         for true, guess in np.ndindex(counts.shape):
             if counts[true, guess]:
                 weight = "bold" if true == guess else "normal"
-                axes.text(guess, true, counts[true, guess], ha="center", va="center", fontsize=5.5, weight=weight)
+                axes.text(guess, true, str(counts[true, guess]), ha="center", va="center", fontsize=5.5, weight=weight)
     wrong = 1 - np.trace(counts) / counts.sum()
     axes.set_title(f"error rate {100 * wrong:.2f} %", fontsize=LARGE)
     axes.set_xlabel("predicted class", fontsize=SMALL)
@@ -77,7 +77,7 @@ def wrong_images(x: Tensor, p: Tensor, y: Tensor, names: Sequence[str]) -> Figur
         axes.set_axis_off()
         if i < len(x):
             axes.imshow(array(x[i].clamp(0, 1).permute(1, 2, 0).squeeze(-1)), "gray", vmin=0, vmax=1)
-            names_of_both = f"{short(names[y[i]])} → {short(names[guess[i]])}"
+            names_of_both = f"{short(names[int(y[i])])} → {short(names[int(guess[i])])}"
             axes.set_title(f"{names_of_both}\n{top[i]:.3f}", fontsize=SMALL - 1, pad=2)
     return figure
 

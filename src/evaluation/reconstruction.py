@@ -95,7 +95,9 @@ def column_rmse(subject: Subject) -> Tensor:
     return (totals[0] / totals[1].clamp_min(1)).sqrt()
 
 
-def active_sets(model: ConditionsOnPoints | PredictsFromPoints, train: Split, size: int, count: int, seed: int) -> list[Any]:
+def active_sets(
+    model: ConditionsOnPoints | PredictsFromPoints, train: Split, size: int, count: int, seed: int
+) -> list[Any]:
     """What predictions condition on: `count` random active sets, or one if it holds all training data."""
     draws = 1 if size == len(train) else count
     batches = [train.draw(size, stream(seed, size, draw)) for draw in range(draws)]

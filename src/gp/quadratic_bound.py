@@ -13,6 +13,9 @@ posterior.
 
 Labels t [A, D] are bits, or classes as one-hot rows [A, P]. `offset` [D] or [P] is a constant logit per output, the
 mean function of the GP. All vectors of logits of classes are orthogonal to 1, up to the offset.
+
+Factors and what they solve are in float64, since a confident classifier has a large kernel variance; products over all
+D outputs run in the precision of t.
 """
 
 import math
@@ -159,10 +162,11 @@ class Conditioned:
 
     def logits(self, k_ar: Tensor, k_rr: Tensor) -> tuple[Tensor, Tensor]:
         """The same from the covariances K_AR [A, R] and k_rr [R]: K_RA (K_AA + w I)^-1 y, and so on."""
-        projection = solve_lower(self.chol, k_ar)
-        variance = k_rr - projection.square().sum(0) / self.labels.width
-        smallest = torch.finfo(variance.dtype).eps  # a rounded variance may be negative; the root needs a slope
-        return projection.mT @ self.whitened / self.labels.width + self.offset, variance.clamp_min(smallest)
+        projection = solve_lower(self.chol, k_ar.double())
+        variance = (k_rr - projection.square().sum(0) / self.labels.width).to(k_rr)
+        smallest = torch.finfo(variance.dtype).eps  # a rounded variance may be 0, where the root has no slope
+        mean = projection.to(self.whitened).mT @ self.whitened / self.labels.width
+        return mean + self.offset, variance.clamp_min(smallest)
 
 
 class Estimate(NamedTuple):
@@ -214,12 +218,12 @@ def conditioned(
 ) -> Conditioned:
     """The GP given the pseudo-targets at psi."""
     y = psi + labels.width * gradient(psi, t, labels, offset)
-    return Conditioned(z, chol, solve_lower(chol, y), kernel, labels, offset)
+    return Conditioned(z, chol, solve_lower(chol, y.double()).to(y), kernel, labels, offset)
 
 
 def factor(k_aa: Tensor, labels: Labels) -> Tensor:
-    """The Cholesky factor of C = I + K_AA / w, whose eigenvalues are at least 1. O(A^3)."""
-    return well_conditioned_cholesky(add_diagonal(k_aa / labels.width, 1.0))
+    """The Cholesky factor of C = I + K_AA / w, whose eigenvalues are at least 1, in float64. O(A^3)."""
+    return well_conditioned_cholesky(add_diagonal(k_aa.double() / labels.width, 1.0))
 
 
 def gradient(psi: Tensor, t: Tensor, labels: Labels, offset: Tensor | float) -> Tensor:
@@ -235,9 +239,9 @@ def bound(chol: Tensor, psi: Tensor, t: Tensor, labels: Labels, offset: Tensor |
     """
     g = gradient(psi, t, labels, offset)
     y = psi + labels.width * g
-    squares = solve_lower(chol, y).square().sum() / labels.width - labels.width * g.square().sum()
+    squares = solve_lower(chol, y.double()).square().sum() / labels.width - labels.width * g.square().sum()
     log_det = 2 * labels.num_functions(t.shape[-1]) * chol.diagonal().log().sum()
-    return labels.log_prob(t, psi + offset) - 0.5 * (log_det + squares)
+    return labels.log_prob(t, psi + offset) - (0.5 * (log_det + squares)).to(t)
 
 
 def improved(psi: Tensor, inverse: Tensor, t: Tensor, labels: Labels, offset: Tensor | float) -> Tensor:
@@ -248,7 +252,7 @@ def improved(psi: Tensor, inverse: Tensor, t: Tensor, labels: Labels, offset: Te
 
 def posterior_mean(chol: Tensor, t: Tensor, labels: Labels, offset: Tensor | float, iterations: int) -> Tensor:
     """psi [A, D] after some iterations from 0, with a gradient through all of them."""
-    inverse = torch.cholesky_inverse(chol)  # once, so that an iteration is one product
+    inverse = torch.cholesky_inverse(chol).to(t)  # once, so that an iteration is one product
     psi = torch.zeros_like(t)
     for _ in range(iterations):
         psi = improved(psi, inverse, t, labels, offset)
@@ -263,7 +267,7 @@ def converged_mean(chol: Tensor, t: Tensor, labels: Labels, offset: Tensor | flo
     predictions. Nesterov's momentum takes about the root of the number; it restarts when it points the wrong way
     (O'Donoghue & Candès, 2015).
     """
-    inverse = torch.cholesky_inverse(chol)
+    inverse = torch.cholesky_inverse(chol).to(t)
     psi = ahead = torch.zeros_like(t)
     age = 0
     for _ in range(MAX_ITERATIONS):

@@ -28,7 +28,10 @@ from src.models.phases import Phase
 from src.models.standardised import Standardiser, kernel_of_inputs
 from src.runs.errors import UserError
 
-LIKELIHOODS = {"class": ("categorical", "bernoulli"), "real": ("gaussian", "gprn")}  # for each target, its default first
+LIKELIHOODS = {
+    "class": ("categorical", "bernoulli"),
+    "real": ("gaussian", "gprn"),
+}  # for each target, its default first
 START_SCALE = 0.3  # of q(v), whose prior has 1
 START_SPREAD = 0.1  # of the first means, which differ, so that components and weights can part
 FEW_INPUTS = 64  # up to so many, the kernel of the data runs in float64, since its products cost little
@@ -115,7 +118,9 @@ class AutoGP(Predictor):
         """L_oo, Eq. 19: (N / B) sum_n -log E_q[1 / p(y_n | f_n)], from samples of f."""
         mean, variance, jitter = self.marginals(self.standardised(batch.x))
         f = samples_of(mean, variance, self.likelihood.samples)  # [S, K, B, P]
-        log_likelihood = self.likelihood.log_prob(self.observed(batch).expand(*f.shape[:2], *self.observed(batch).shape), f)
+        log_likelihood = self.likelihood.log_prob(
+            self.observed(batch).expand(*f.shape[:2], *self.observed(batch).shape), f
+        )
         if log_likelihood.ndim == f.ndim:
             log_likelihood = log_likelihood.sum(-1)
         answer = leave_one_out(log_likelihood, self.log_weights())
@@ -202,7 +207,9 @@ def target_likelihood(name: str | None, facts: Facts, noise: float) -> Likelihoo
     return likelihood_of(name, noise)
 
 
-def phases_of(objective: str, bound_epochs: int | None, loo_epochs: int | None, likelihood: Likelihood) -> tuple[Phase, ...]:
+def phases_of(
+    objective: str, bound_epochs: int | None, loo_epochs: int | None, likelihood: Likelihood
+) -> tuple[Phase, ...]:
     """One phase for the bound, or Algorithm 1: epochs of the bound on everything and of L_oo on the hyperparameters."""
     if objective not in ("elbo", "loo"):
         raise UserError(f"model.objective={objective} is neither elbo nor loo")
@@ -219,7 +226,10 @@ def in_units(p: Normal | MixtureSameFamily, weights: Tensor, units: Standardiser
     if isinstance(p, MixtureSameFamily):
         normal, chances = p.component_distribution, p.mixture_distribution.probs
     else:
-        normal, chances = Normal(p.loc.unsqueeze(-1), p.scale.unsqueeze(-1), validate_args=False), torch.ones_like(p.loc)
+        normal, chances = (
+            Normal(p.loc.unsqueeze(-1), p.scale.unsqueeze(-1), validate_args=False),
+            torch.ones_like(p.loc),
+        )
         chances = chances.unsqueeze(-1)
     chances, mean, sd = (
         part.movedim(0, -2).flatten(-2)  # [B, P, all components]
@@ -228,4 +238,6 @@ def in_units(p: Normal | MixtureSameFamily, weights: Tensor, units: Standardiser
     mean, sd = units.mean.unsqueeze(-1) + units.scale.unsqueeze(-1) * mean, units.scale.unsqueeze(-1) * sd
     if mean.shape[-1] == 1:
         return Normal(mean.squeeze(-1), sd.squeeze(-1), validate_args=False)
-    return MixtureSameFamily(Categorical(chances, validate_args=False), Normal(mean, sd, validate_args=False), validate_args=False)
+    return MixtureSameFamily(
+        Categorical(chances, validate_args=False), Normal(mean, sd, validate_args=False), validate_args=False
+    )

@@ -117,7 +117,6 @@ class Bernoulli(Likelihood):
         if not facts.binary:
             raise UserError("model.likelihood=bernoulli needs binary values (0 or 1); use model.likelihood=gaussian")
 
-
     def num_functions(self, size: int) -> int:
         """The logit of the second of two classes."""
         return 1

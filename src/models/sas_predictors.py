@@ -54,6 +54,10 @@ class SASPredictor(Predictor, ABC):
         features: int | None = None,
     ) -> None:
         super().__init__(facts, learning)
+        if not isinstance(active_set, int):
+            raise UserError(
+                f"active_set={active_set} does not fit {type(self).__name__}: use active_set=a100 or another"
+            )
         num_inputs = math.prod(facts.shape)
         self.inputs = Standardiser(num_inputs)
         self.encoder = encoder_of(encoder, facts, features)
@@ -197,7 +201,6 @@ class SASClassifier(SASPredictor):
         """p(y | x, y_A) = E[softmax(f)]."""
         mean, variance = (given or self.given()).predict(self.features(x))
         return ClassDistribution(logits=Classes.predictive(mean, variance), validate_args=False)
-
 
 
 def encoder_of(spec: Spec | None, facts: Facts, features: int | None) -> nn.Module | None:

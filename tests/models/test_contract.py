@@ -1,4 +1,7 @@
-"""What every model must keep, run over every file in conf/model: a new model is tested by existing."""
+"""What every model must keep, run over every file in conf/model: a new model is tested by existing.
+
+The models with latents are tested here, the predictors in `test_predictor_contract`.
+"""
 
 import os
 import subprocess
@@ -30,6 +33,14 @@ from tests.models.rotated import small_rotated_mnist
 
 ROOT = Path(conf.__file__).parents[1]
 MODELS = sorted(file.stem for file in (Path(conf.__file__).parent / "model").glob("*.yaml"))
+
+
+def model_class(name: str) -> type[Any]:
+    found: type[Any] = find_class(spec_of(f"model={name}")["_target_"])
+    return found
+
+
+LATENT_MODELS = [name for name in MODELS if issubclass(model_class(name), LatentModel)]
 FORMS = {
     "amortised": [],
     "free": ["model.amortised=false"],
@@ -63,11 +74,6 @@ def dataset(name: str) -> DataModule:
     return data
 
 
-def model_class(name: str) -> type[LatentModel]:
-    found: type[LatentModel] = find_class(spec_of(f"model={name}")["_target_"])
-    return found
-
-
 def small_spec(name: str, *overrides: str) -> dict[str, Any]:
     """The model with as many active or inducing points as the data allow."""
     small = SMALL_CONV if "encoder=conv" in overrides else SMALL
@@ -91,7 +97,7 @@ CASES = [
         (name, [*overrides, f"model.posterior={kind}" if len(model_class(name).posteriors) > 1 else "seed=0"]),
         id=f"{name}-{form}-{kind}",
     )
-    for name in MODELS
+    for name in LATENT_MODELS
     for form, overrides in forms(name).items()
     for kind in model_class(name).posteriors
 ]
@@ -216,14 +222,14 @@ def test_views_train_with_the_published_nets(name: str, monkeypatch: pytest.Monk
     assert made.shape == test.x.shape and made.isfinite().all()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", LATENT_MODELS)
 def test_options_that_a_model_does_not_have_are_refused(name: str) -> None:
     spec = small_spec(name) | {"no_such_option": 3}
     with pytest.raises(UserError, match=rf"{model_class(name).__name__} has no option model\.no_such_option"):
         build(spec, dataset(name).facts)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", LATENT_MODELS)
 def test_incomplete_data_are_refused_in_a_sentence(name: str) -> None:
     facts = dataset(name).facts
     model = build(small_spec(name), facts)
@@ -271,7 +277,7 @@ def trained(model: Any, data: DataModule, folder: Path) -> Any:
 
 def test_checkpoints_alone_predict_in_a_fresh_process(tmp_path: Path) -> None:
     """Every model, amortised and free, and a predictor, whatever class loads them: one process, as starting is slow."""
-    for name in MODELS:
+    for name in LATENT_MODELS:
         for form in forms(name).keys() & {"amortised", "free"}:
             data, folder = dataset(name), tmp_path / f"{name}-{form}"
             model = trained(build(small_spec(name, *FORMS[form]), data.facts), data, folder)
