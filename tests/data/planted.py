@@ -13,6 +13,27 @@ ROTATED = ("src/data/rotated_mnist.py", "tests/data/test_rotated_mnist.py")
 
 PLANTED = [
     mistake(
+        "the validation split stays in the training split",
+        MODULE,
+        "train.part((~held_out).nonzero().squeeze(1))",
+        "train",
+    ),
+    mistake(
+        "the same validation split for every seed", MODULE, "stream(self.seed, VALIDATION_STREAM)", "VALIDATION_STREAM"
+    ),
+    mistake(
+        "groups are cut by the validation split",
+        MODULE,
+        "if train.groups is None else train.groups.unique(",
+        "if True else train.groups.unique(",
+    ),
+    mistake(
+        "the twin is tested on the test split",
+        MODULE,
+        "twin.test, twin.validation = self.validation, None",
+        "twin.validation = None",
+    ),
+    mistake(
         "a part takes the first rows of targets, auxiliary columns and masks",
         BATCH,
         "None if values is None else values[rows]",

@@ -16,6 +16,7 @@ from src.evaluation import prediction
 from src.evaluation.prediction import Prediction, bins, calibration_error, confidently_wrong, confusion, with_size
 from src.evaluation.registry import draw, metric
 from src.evaluation.task import Subject
+from src.runs.randomness import stream
 from tests.evaluation.subjects import SETTINGS, Known, MadeUp
 
 
@@ -139,7 +140,7 @@ def test_active_sets_of_two_sizes_each_alone_and_mixed() -> None:
     model = FromPoints(data.facts)
     found = Prediction().scores(Subject(model, data, settings))
     assert model.sets == [2, 2, 2, 4, 4, 4]
-    means = [data.train.draw(2, prediction.active_sets.__globals__["stream"](0, 2, i)).y for i in range(3)]
+    means = [data.train.draw(2, stream(0, 2, i)).y for i in range(3)]
     levels = [float(y.mean()) for y in means if y is not None]
     errors = [level - 1 for level in levels]  # of both test points
     singles = torch.tensor(errors, dtype=torch.float64).abs()
@@ -157,7 +158,7 @@ def test_the_mixture_of_classes_is_the_mean_of_probabilities() -> None:
     data = MadeUp(split_of(x, torch.tensor([0, 0, 1, 1])))
     model = FromPoints(data.facts)
     givens = [torch.tensor(0.0), torch.tensor(1.0)]
-    *single, mixture = prediction.predicted(model, data.test, givens)  # type: ignore[arg-type]
+    *single, mixture = prediction.predicted(model, data.test, givens)
     expected = torch.stack([model.predict(x, given).probs for given in givens]).mean(0)  # type: ignore[attr-defined]
     torch.testing.assert_close(mixture.p.exp(), expected.double(), rtol=1e-5, atol=0)
     assert len(single) == 2

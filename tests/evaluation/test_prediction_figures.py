@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from src.evaluation.prediction import bins, confusion
 from src.evaluation.prediction_figures import reliability, short, wrong_images
@@ -10,12 +12,16 @@ P = torch.softmax(2 * torch.randn(200, 3, dtype=torch.float64, generator=torch.G
 Y = torch.multinomial(P, 1, generator=torch.Generator().manual_seed(1)).squeeze(1)
 
 
+def heights(axes: Axes) -> list[float]:
+    return [bar.get_height() for bar in axes.patches if isinstance(bar, Rectangle)]
+
+
 def test_bars_have_the_accuracy_of_their_bin() -> None:
     found = bins(P, Y)
     left, right = reliability(found, confusion(P, Y), ["a", "b", "c"]).axes
-    accuracies = [bar.get_height() for bar in left.patches[:15]]
+    accuracies = heights(left)[:15]
     assert accuracies == pytest.approx(found.accuracy.tolist())
-    parts = [bar.get_height() for bar in left.patches[15:30]]
+    parts = heights(left)[15:30]
     assert parts == pytest.approx((found.points / 200).tolist()) and sum(parts) == pytest.approx(1)
     counts = {(text.get_position()): text.get_text() for text in right.texts}
     assert counts[1, 0] == str(int(confusion(P, Y)[0, 1]))  # true class 0 is the upper row

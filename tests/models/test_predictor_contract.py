@@ -22,9 +22,13 @@ from tests.models.test_contract import MODELS, QUIET, ROOT, model_class
 
 Kind = Literal["class", "real"]
 PREDICTORS = [name for name in MODELS if issubclass(model_class(name), Predictor)]
-ONLY = {"sas_regression": ["real"], "sas_classifier": ["class"]}  # the targets of a predictor that does not take all
+ONLY: dict[str, list[Kind]] = {
+    "sas_regression": ["real"],
+    "sas_classifier": ["class"],
+}  # the targets of a predictor that does not take all
 SMALL = ("active_set.size=6", "encoder.hidden=[8]")
-CASES = [(name, kind) for name in PREDICTORS for kind in ONLY.get(name, ["class", "real"])]
+BOTH: list[Kind] = ["class", "real"]
+CASES = [(name, kind) for name in PREDICTORS for kind in ONLY.get(name, BOTH)]
 
 
 @cache
@@ -72,10 +76,10 @@ def test_the_gradient_is_the_slope_of_the_loss(name: str, kind: Kind) -> None:
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_it_predicts_what_the_facts_say(name: str, kind: Kind) -> None:
     model, test = small_model(name, kind), dataset(kind).test.all()
-    assert isinstance(model, Predicts)
+    assert isinstance(model, Predicts) and test.y is not None
     with torch.no_grad():
-        p = model.predict(model.as_float(test.x), model.given())
-        assert p.log_prob(test.y).shape == test.y.shape and p.log_prob(test.y).isfinite().all()  # type: ignore[union-attr]
+        p: Any = model.predict(model.as_float(test.x), model.given())
+        assert p.log_prob(test.y).shape == test.y.shape and p.log_prob(test.y).isfinite().all()
         if kind == "class":
             torch.testing.assert_close(p.probs.sum(-1), torch.ones(5, dtype=torch.float64))
             assert p.probs.shape == (5, 3)
@@ -113,7 +117,7 @@ def test_training_lowers_the_loss(name: str, kind: Kind) -> None:
 
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_data_without_targets_or_with_holes_are_refused(name: str) -> None:
-    facts = dataset(ONLY.get(name, ["class"])[0]).facts  # type: ignore[arg-type]
+    facts = dataset(ONLY.get(name, BOTH)[0]).facts
     model = build(small_spec(name), facts)
     for change, reason in (
         ({"complete": False}, "needs complete data, but values are missing"),
@@ -139,8 +143,8 @@ for folder in Path(sys.argv[1]).iterdir():
 
 def test_checkpoints_alone_predict_in_a_fresh_process(tmp_path: Path) -> None:
     for name, kind in CASES:
-        data, folder, test = dataset(kind), tmp_path / f"{name}-{kind}", dataset(kind).test.all()  # type: ignore[arg-type]
-        model = small_model(name, kind, torch.float32).train()  # type: ignore[arg-type]
+        data, folder, test = dataset(kind), tmp_path / f"{name}-{kind}", dataset(kind).test.all()
+        model = small_model(name, kind, torch.float32).train()
         trainer = Trainer(max_epochs=1, **QUIET)
         trainer.fit(model, datamodule=data)
         model.finalise(data)
