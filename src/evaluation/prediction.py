@@ -81,7 +81,7 @@ class Prediction(Task):
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
         """A table: one line per kind of active set, with the published values below it."""
         names = [name for name in self.metrics if name in metrics]
-        lines = [f"{'test targets':<20}" + "".join(f"{name:>18}" for name in names)] if names else []
+        lines = [f"{'targets':<20}" + "".join(f"{name:>18}" for name in names)] if names else []
         sizes = dict.fromkeys(re.findall(rf"\b{names[0]}(_c\d+)?\b", " ".join(metrics))) if names else []
         for size in sizes:
             given = f"given {size[2:]} points" if size else "given an active set" if f"{names[0]}_sd" in metrics else ""

@@ -30,7 +30,7 @@ from src.runs.errors import UserError
 from src.runs.randomness import stream
 from src.runs.specs import Spec, make
 
-SCALE = 20.0  # the variance that the logits of classes start from: a class can be certain
+SCALE = 100.0  # the variance that the logits of classes start from: few points must be able to make a class certain
 
 
 class SASPredictor(Predictor, ABC):
