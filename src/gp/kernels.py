@@ -87,15 +87,13 @@ def rbf_stack(kernel: Kernel, dtype: torch.dtype) -> RBFStack:
 
 
 def prior_stack(kernel: Kernel, z: Tensor) -> Tensor:
-    """The kernel matrices [S, M, M] of S sets of points z [S, M, D], each with itself. O(S M^2 D)."""
+    """The kernel matrices [S, M, M] of S sets of points z [S, M, D], each with itself, in float64. O(S M^2 D)."""
     if not is_stack_of_rbfs(kernel):
-        matrices: Tensor = kernel(z, z).to_dense()
+        matrices: Tensor = kernel(z.double(), z.double()).to_dense()
         return matrices
     precision, scale = rbf_stack(kernel, z.dtype)
-    scaled = z * precision.sqrt()
-    lengths = scaled.square().sum(-1, keepdim=True)
-    halves = scaled @ scaled.mT - 0.5 * (lengths + lengths.mT)
-    return scale * halves.clamp_max(0).exp()
+    answer: Tensor = PriorRBF.apply(z, precision.expand(len(z), 1, z.shape[-1]), scale.expand(len(z), 1, 1))
+    return answer
 
 
 def cross_stack(kernel: Kernel, z: Tensor, x: Tensor) -> Tensor:
@@ -119,6 +117,37 @@ def variance_stack(kernel: Kernel, x: Tensor) -> Tensor:
     return kernel.outputscale.view(-1, 1).expand(-1, len(x))
 
 
+class PriorRBF(torch.autograd.Function):
+    """K = s exp(-sum_d w_d (z_d - z'_d)^2 / 2) of S sets z [S, M, D], each with itself, [S, M, M] in float64.
+
+    With G the gradient in K and the symmetric H = G K + (G K)^T (entry by entry), that in z is w (H z - z sum_m H_m),
+    and that in w is sum_m z (H z - z sum_m H_m) / 2: one product, where the two sides of a product would take two. It
+    runs in the precision of z. Large tensors are changed in place, since fresh memory costs as much as a pass over it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, precision: Tensor, scale: Tensor) -> Tensor:
+        """O(S M^2 D)."""
+        scaled = (z * precision.sqrt()).double()
+        matrix = scaled @ scaled.mT
+        half = 0.5 * matrix.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)  # [S, M, 1]
+        matrix = matrix.sub_(half).sub_(half.mT).clamp_max_(0).exp_().mul_(scale)
+        ctx.save_for_backward(z, precision, scale, matrix)
+        return matrix
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """O(S M^2 D)."""
+        z, precision, scale, matrix = ctx.saved_tensors
+        weights = grad * matrix
+        by_scale = (weights.sum((-2, -1), keepdim=True) / scale).to(scale)
+        weights = (weights + weights.mT).to(z)
+        centred = (weights @ z).addcmul_(weights.sum(-1, keepdim=True), z, value=-1)
+        by_precision = 0.5 * torch.linalg.vecdot(z, centred, dim=-2).unsqueeze(-2)
+        return centred.mul_(precision), by_precision, by_scale
+
+
 class CrossRBF(torch.autograd.Function):
     """K = s exp(-sum_d w_d (z_d - x_d)^2 / 2) for S sets z [S, M, D] and one set of data x [B, D], [S, M, B].
 
@@ -133,8 +162,8 @@ class CrossRBF(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, z: Tensor, precision: Tensor, scale: Tensor) -> Tensor:
         """O(S M B D)."""
         scaled = z * precision
-        half_z = -0.5 * (scaled * z).sum(-1, keepdim=True)  # [S, M, 1]
-        half_x = 0.5 * precision @ x.square().mT  # [S, 1, B]
+        half_z = -0.5 * torch.linalg.vecdot(scaled, z).unsqueeze(-1)  # [S, M, 1]
+        half_x = (0.5 * precision.squeeze(1) @ x.square().mT).unsqueeze(1)  # [S, 1, B]
         matrix = torch.addmm(half_z.flatten(0, 1), scaled.flatten(0, 1), x.mT).unflatten(0, z.shape[:2])
         matrix.sub_(half_x).clamp_max_(0).exp_().mul_(scale)
         ctx.save_for_backward(x, z, precision, scale, matrix)
@@ -146,11 +175,11 @@ class CrossRBF(torch.autograd.Function):
         """O(S M B D)."""
         x, z, precision, scale, matrix = ctx.saved_tensors
         weights = grad * matrix
-        moment = (weights.flatten(0, 1) @ x).unflatten(0, z.shape[:2])  # [S, M, D], H x
         total = weights.sum(-1, keepdim=True)  # [S, M, 1]
-        by_z = precision * (moment - total * z)
-        spread = weights.sum(-2, keepdim=True) @ x.square() - (z * (2 * moment - total * z)).sum(-2, keepdim=True)
-        return None, by_z, -0.5 * spread, total.sum(-2, keepdim=True) / scale
+        by_scale, at_z = total.sum(-2, keepdim=True) / scale, total * z
+        centred = (weights.flatten(0, 1) @ x).unflatten(0, z.shape[:2]).sub_(at_z)  # H x - z sum_n H_n
+        spread = weights.sum(-2) @ x.square() - torch.linalg.vecdot(z, at_z.add_(centred, alpha=2), dim=-2)  # [S, D]
+        return None, centred.mul_(precision), -0.5 * spread.unsqueeze(1), by_scale
 
 
 class ArcCosine(Kernel):

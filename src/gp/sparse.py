@@ -63,19 +63,21 @@ class Whitened(NamedTuple):
         mean = projection.to(mean_dtype).mT @ self.mean.to(mean_dtype)
         return mean.to(self.mean), variance.mT.to(self.mean)
 
-    def batch_marginals(self, chol: Tensor, k_mx: Tensor, k_xx: Tensor) -> tuple[Tensor, Tensor]:
-        """`marginals` of a covariance per output, for training: a third of the products with all X points.
+    def batch_marginals(self, k_mm: Tensor, k_mx: Tensor, k_xx: Tensor) -> tuple[Tensor, Tensor, float]:
+        """The same as `marginals` with one covariance per output, for training: a third of the products with X points.
 
-        The variance is k_xx - k_xm W_p k_mx with W_p = L^-T (I - C_p C_p^T) L^-1, whose gradient in k_mx has the factor
-        W_p k_mx that the value has. O(P M^3 + P X M^2).
+        The mean is k_xm a_p and the variance k_xx - k_xm W_p k_mx, with a_p = L^-T m_p and
+
+            W_p = L^-T (I - C_p C_p^T) L^-1
+
+        The gradient in k_mx has the factor W_p k_mx that the value has. Also returns the jitter that L took, which
+        counts as a constant. O(P M^3 + P X M^2).
         """
-        identity = torch.eye(chol.shape[-1], dtype=chol.dtype, device=chol.device)
-        root = solve_lower(chol, identity.expand_as(chol))  # L^-1
-        spread = outputs_at_once(self.scale.double().mT, root)  # [..., P, M, M], C_p^T L^-1
-        weight = (root.mT @ root).unsqueeze(-3) - spread.mT @ spread
-        k_mx, coefficients = k_mx.double(), root.mT @ self.mean.double()
-        variance = k_xx.double().unsqueeze(-2) - QuadraticForms.apply(weight, k_mx)
-        return (k_mx.mT @ coefficients).to(self.mean), variance.mT.to(self.mean)
+        chol, jitter = cholesky(k_mm.detach())
+        weights = PredictiveWeights.apply(k_mm, chol, self.mean.double(), self.scale.double())
+        mean, explained = LinearAndQuadratic.apply(*weights, k_mx)
+        variance = k_xx.double().unsqueeze(-2) - explained
+        return mean.mT.to(self.mean), variance.mT.to(self.mean), jitter
 
     def kl(self) -> Tensor:
         """sum_p KL[q(v_p) || N(0, I)] of each set [...], which is sum_p KL[q(u_p) || p(u_p)]."""
@@ -86,23 +88,63 @@ class Whitened(NamedTuple):
         return (0.5 * (mean.square().sum((-2, -1)) + mean.shape[-1] // num_scales * spread)).to(self.mean)
 
 
-class QuadraticForms(torch.autograd.Function):
-    """k_x^T W_p k_x of symmetric W [..., P, M, M] and the columns of k [..., M, X], as [..., P, X]."""
+class PredictiveWeights(torch.autograd.Function):
+    """a_p = L^-T m_p [..., M, P] and W_p = L^-T (I - C_p C_p^T) L^-1 [..., P, M, M] of K = L L^T.
+
+    With R = L^-1, A the gradient in a, G the symmetric one in W, and E_p = R G_p R^T, that in m is R A, that in C_p is
+    -2 E_p C_p, and that in K the symmetric part of R^T F R, where F is the lower triangle, with half its diagonal, of
+
+        -sum_p (2 (I - C_p C_p^T) E_p + m_p A_p^T R^T)
+    """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, k: Tensor) -> Tensor:
-        """O(P X M^2)."""
-        product = outputs_at_once(weight, k)  # [..., P, M, X]
-        ctx.save_for_backward(k, product)
-        return (product * k.unsqueeze(-3)).sum(-2)
+    def forward(ctx: Any, k_mm: Tensor, chol: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """O(P M^3)."""
+        identity = torch.eye(chol.shape[-1], dtype=chol.dtype, device=chol.device)
+        root = solve_lower(chol, identity.expand_as(chol))
+        spread = outputs_at_once(scale.mT, root)  # [..., P, M, M], C^T R
+        ctx.save_for_backward(root, mean, scale)
+        return root.mT @ mean, (root.mT @ root).unsqueeze(-3) - spread.mT @ spread
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, by_a: Tensor, by_weight: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
+        """O(P M^3)."""
+        root, mean, scale = ctx.saved_tensors
+        each = root.unsqueeze(-3)
+        inner, by_mean = each @ by_weight @ each.mT, root @ by_a  # E
+        by_scale = -2 * inner @ scale
+        factor = -(2 * inner + scale @ by_scale.mT).sum(-3) - mean @ by_mean.mT
+        factor = factor.tril_()
+        factor.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+        by_k = root.mT @ factor @ root
+        return 0.5 * (by_k + by_k.mT), None, by_mean, by_scale
+
+
+class LinearAndQuadratic(torch.autograd.Function):
+    """k_x^T a_p and k_x^T W_p k_x, both [..., P, X], of the columns of k [..., M, X], in float64.
+
+    a is [..., M, P], the symmetric W [..., P, M, M]. The gradient in k has the precision of k.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, weight: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """O(P X M^2)."""
-        k, product = ctx.saved_tensors
-        weighted = k.unsqueeze(-3) * grad.unsqueeze(-2)
-        return outputs_at_once(weighted, k.mT), 2 * (product * grad.unsqueeze(-2)).sum(-3)
+        k_double = k.double()
+        product = outputs_at_once(weight, k_double)  # [..., P, M, X]
+        ctx.save_for_backward(a, k_double, product.to(k, copy=True))
+        return a.mT @ k_double, product.mul_(k_double.unsqueeze(-3)).sum(-2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_linear: Tensor, by_quadratic: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """O(P X M^2)."""
+        a, k, product = ctx.saved_tensors
+        by_weight = outputs_at_once(k.unsqueeze(-3) * by_quadratic.unsqueeze(-2), k.mT)
+        by_k, doubled = a.to(product) @ by_linear.to(product), 2 * by_quadratic.to(product)
+        for output in range(a.shape[-1]):
+            by_k.addcmul_(product[..., output, :, :], doubled[..., output, :].unsqueeze(-2))
+        return k @ by_linear.mT, by_weight, by_k
 
 
 def add_jitter(k_mm: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ UAI 2017. Equation numbers are the paper's.
 """
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.kernels import cross_stack, prior_stack, variance_stack
 from src.gp.leave_one_out import leave_one_out
-from src.gp.linalg import cholesky
 from src.gp.mixture import divergence_bound
 from src.gp.sparse import Whitened, add_jitter
 from src.models.base import Predictor, Terms
@@ -28,10 +27,8 @@ from src.models.phases import Phase
 from src.models.standardised import Standardiser, kernel_of_inputs
 from src.runs.errors import UserError
 
-LIKELIHOODS = {
-    "class": ("categorical", "bernoulli"),
-    "real": ("gaussian", "gprn"),
-}  # for each target, its default first
+LIKELIHOODS = {"class": ("categorical", "bernoulli"), "real": ("gaussian", "gprn")}  # by target, the default first
+PHASE_EPOCHS = 50  # of the bound and of leave-one-out in a turn, as published
 START_SCALE = 0.3  # of q(v), whose prior has 1
 START_SPREAD = 0.1  # of the first means, which differ, so that components and weights can part
 FEW_INPUTS = 64  # up to so many, the kernel of the data runs in float64, since its products cost little
@@ -66,6 +63,7 @@ class AutoGP(Predictor):
         loo_epochs: int | None = None,
     ) -> None:
         super().__init__(facts, learning)
+        check_options(share, covariance, objective, components=components, samples=samples)
         inputs, outputs = math.prod(facts.shape), facts.target.size
         self.likelihood: Likelihood = target_likelihood(likelihood, facts, gp.noise)
         self.likelihood.samples = samples
@@ -109,28 +107,24 @@ class AutoGP(Predictor):
         With several components their divergence has an upper bound in its place.
         """
         mean, variance, jitter = self.marginals(self.standardised(batch.x))
-        y = self.observed(batch).expand(len(mean), *self.observed(batch).shape)
-        fit = self.likelihood.expected_log_prob(y, mean, variance).flatten(1).sum(1)  # [K]
+        y = self.observed(batch)
+        fit = self.likelihood.expected_log_prob(y.expand(len(mean), *y.shape), mean, variance).flatten(1).sum(1)  # [K]
         likelihood = self.num_data / len(batch) * (self.log_weights().exp() * fit).sum()
         return self.per_value({"likelihood": likelihood, "kl": -self.divergence()}, jitter)
 
     def leave_one_out(self, batch: Batch) -> Terms:
         """L_oo, Eq. 19: (N / B) sum_n -log E_q[1 / p(y_n | f_n)], from samples of f."""
         mean, variance, jitter = self.marginals(self.standardised(batch.x))
-        f = samples_of(mean, variance, self.likelihood.samples)  # [S, K, B, P]
-        log_likelihood = self.likelihood.log_prob(
-            self.observed(batch).expand(*f.shape[:2], *self.observed(batch).shape), f
-        )
-        if log_likelihood.ndim == f.ndim:
-            log_likelihood = log_likelihood.sum(-1)
-        answer = leave_one_out(log_likelihood, self.log_weights())
+        f, y = samples_of(mean, variance, self.likelihood.samples), self.observed(batch)  # [S, K, B, P]
+        each = self.likelihood.log_prob(y.expand(*f.shape[:2], *y.shape), f)  # of a class, or of each real number
+        answer = leave_one_out(each.reshape(*f.shape[:3], -1).sum(-1), self.log_weights())
         terms = self.per_value({"loo": self.num_data / len(batch) * answer.log_density.sum()}, jitter)
         return Terms(terms.loss, {**terms.parts, "sample_size": answer.sample_size.detach().mean()})
 
     def predict(self, x: Tensor, given: None = None) -> Distribution:
         """p(y | x) in the units of the data."""
         mean, variance, _ = self.marginals(self.standardised(x))  # [K, B, P]
-        p = self.likelihood.predictive(mean, variance)
+        p: Any = self.likelihood.predictive(mean, variance)
         weights = self.log_weights().exp()  # [K]
         if self.facts.target.kind == "real":
             return in_units(p, weights, self.targets)
@@ -143,10 +137,10 @@ class AutoGP(Predictor):
         O(P M^3 + P B M (M + D)).
         """
         sets = self.inducing.expand(self.num_sets, -1, -1)
-        chol, jitter = cholesky(add_jitter(prior_stack(self.kernel, sets.double())))
-        dtype = torch.float64 if x.shape[1] <= FEW_INPUTS else x.dtype
-        k_mx = cross_stack(self.kernel, sets.to(dtype), x.to(dtype))
-        mean, variance = self.q().batch_marginals(chol, k_mx, variance_stack(self.kernel, x))
+        if x.shape[1] <= FEW_INPUTS:
+            sets, x = sets.double(), x.double()
+        k_mm, k_mx = add_jitter(prior_stack(self.kernel, sets)), cross_stack(self.kernel, sets, x)
+        mean, variance, jitter = self.q().batch_marginals(k_mm, k_mx, variance_stack(self.kernel, x))
         return self.by_component(mean), self.by_component(variance).clamp_min(1e-8), jitter
 
     def q(self) -> Whitened:
@@ -207,37 +201,47 @@ def target_likelihood(name: str | None, facts: Facts, noise: float) -> Likelihoo
     return likelihood_of(name, noise)
 
 
+def check_options(share: str, covariance: str, objective: str, **numbers: int) -> None:
+    """Raise a UserError that names the first option with a value that does not exist."""
+    if share not in ("none", "inducing", "all"):
+        raise UserError(f"model.share={share} is none of none, inducing, all")
+    if covariance not in ("full", "diagonal"):
+        raise UserError(f"model.covariance={covariance} is neither full nor diagonal")
+    if objective not in ("elbo", "loo"):
+        raise UserError(f"model.objective={objective} is neither elbo nor loo")
+    for name, number in numbers.items():
+        if number < 1:
+            raise UserError(f"model.{name}={number} must be at least 1")
+
+
 def phases_of(
     objective: str, bound_epochs: int | None, loo_epochs: int | None, likelihood: Likelihood
 ) -> tuple[Phase, ...]:
     """One phase for the bound, or Algorithm 1: epochs of the bound on everything and of L_oo on the hyperparameters."""
-    if objective not in ("elbo", "loo"):
-        raise UserError(f"model.objective={objective} is neither elbo nor loo")
     if objective == "elbo":
         if bound_epochs is not None or loo_epochs is not None:
             raise UserError("model.bound_epochs and model.loo_epochs need model.objective=loo")
         return (Phase(),)
     hyperparameters = ("kernel", "inducing", *["likelihood"] * bool(list(likelihood.parameters())))
-    return Phase(bound_epochs or 50), Phase(loo_epochs or 50, "leave_one_out", hyperparameters)
+    bound, loo = (PHASE_EPOCHS if epochs is None else epochs for epochs in (bound_epochs, loo_epochs))
+    return Phase(bound), Phase(loo, "leave_one_out", hyperparameters)
 
 
-def in_units(p: Normal | MixtureSameFamily, weights: Tensor, units: Standardiser) -> Normal | MixtureSameFamily:
+def in_units(p: Any, weights: Tensor, units: Standardiser) -> Normal | MixtureSameFamily:
     """The mixture over K components of predictions [K, B, P], from standardised targets to the units of the data."""
-    if isinstance(p, MixtureSameFamily):
-        normal, chances = p.component_distribution, p.mixture_distribution.probs
-    else:
-        normal, chances = (
-            Normal(p.loc.unsqueeze(-1), p.scale.unsqueeze(-1), validate_args=False),
-            torch.ones_like(p.loc),
-        )
-        chances = chances.unsqueeze(-1)
-    chances, mean, sd = (
-        part.movedim(0, -2).flatten(-2)  # [B, P, all components]
-        for part in (weights.view(-1, 1, 1, 1) * chances, normal.loc, normal.scale)
-    )
-    mean, sd = units.mean.unsqueeze(-1) + units.scale.unsqueeze(-1) * mean, units.scale.unsqueeze(-1) * sd
+    chances, mean, sd = (part.movedim(0, -2).flatten(-2) for part in normals_of(p, weights))  # [B, P, all normals]
+    location, unit = units.mean.unsqueeze(-1), units.scale.unsqueeze(-1)
+    mean, sd = location + unit * mean, unit * sd
     if mean.shape[-1] == 1:
         return Normal(mean.squeeze(-1), sd.squeeze(-1), validate_args=False)
-    return MixtureSameFamily(
-        Categorical(chances, validate_args=False), Normal(mean, sd, validate_args=False), validate_args=False
-    )
+    normals = Normal(mean, sd, validate_args=False)
+    return MixtureSameFamily(Categorical(chances, validate_args=False), normals, validate_args=False)
+
+
+def normals_of(p: Any, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities, means and sds [K, B, P, C] of the normals that K weighted predictions [K, B, P] are made of."""
+    if isinstance(p, MixtureSameFamily):
+        normals: Any = p.component_distribution
+        return weights.view(-1, 1, 1, 1) * p.mixture_distribution.probs, normals.loc, normals.scale
+    mean, sd = p.loc.unsqueeze(-1), p.scale.unsqueeze(-1)
+    return weights.view(-1, 1, 1, 1).expand_as(mean), mean, sd

@@ -21,6 +21,8 @@ from src.models.phases import Phase, Switch, check_phases, position
 from src.runs.errors import NumericalError, UserError
 from src.runs.specs import Spec
 
+FEW_VALUES = 10  # of a hyperparameter, that a message lists one by one
+
 
 class Terms(NamedTuple):
     """The loss to minimise and its named parts, in nats per observed value."""
@@ -163,10 +165,17 @@ class Learner(LeanModule, ABC):
     def describe_gp(self) -> str:
         """The hyperparameters of kernel and noise as a person reads them."""
         values = [
-            f"{name.replace('raw_', '')} = {constraint.transform(p).detach().flatten().tolist()}"
+            f"{name.replace('raw_', '')} = {shown(constraint.transform(p).detach().flatten())}"
             for name, p, constraint in gpytorch_parameters(self)
         ]
         return "hyperparameters: " + ", ".join(values)
+
+
+def shown(values: Tensor) -> str:
+    """A few values one by one, many by their range."""
+    if len(values) <= FEW_VALUES:
+        return str(values.tolist())
+    return f"{values.min().item():.3g} to {values.max().item():.3g} ({len(values)} values)"
 
 
 def gpytorch_parameters(module: torch.nn.Module) -> list[tuple[str, Parameter, Any]]:

@@ -25,7 +25,7 @@ from src.models.base import Predictor, Terms
 from src.models.likelihoods import Categorical, Gaussian
 from src.models.options import LearningOptions
 from src.models.sas import check_active_size
-from src.models.standardised import Standardiser, kernel_of_inputs, with_inputs
+from src.models.standardised import Standardiser, kernel_of_features, kernel_of_inputs
 from src.runs.errors import UserError
 from src.runs.randomness import stream
 from src.runs.specs import Spec, make
@@ -61,7 +61,7 @@ class SASPredictor(Predictor, ABC):
         num_inputs = math.prod(facts.shape)
         self.inputs = Standardiser(num_inputs)
         self.encoder = encoder_of(encoder, facts, features)
-        self.kernel = kernel_of_inputs(kernel, num_inputs) if features is None else make(with_inputs(kernel, features))
+        self.kernel = kernel_of_inputs(kernel, num_inputs) if features is None else kernel_of_features(kernel, features)
         self.active_size = active_set
         self.register_buffer("active_x", torch.zeros(active_set, *facts.shape))
 

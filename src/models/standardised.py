@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
@@ -41,18 +42,40 @@ def kernel_of_inputs(spec: Spec, inputs: int, copies: int | None = None) -> Kern
     """The kernel of a spec on standardised inputs; with `copies`, a stack with parameters of their own.
 
     Length scales start at the root of the number of inputs, which is the size of a point: with short ones, points with
-    many inputs would have nothing to do with each other.
+    many inputs would have nothing to do with each other. Positive parameters are learned as logarithms, so that a step
+    changes a long length scale as much, in proportion, as a short one.
     """
     kernel: Kernel = make(with_inputs(spec, inputs))
     for part in kernel.modules():
-        if isinstance(part, Kernel) and part.has_lengthscale:
-            part.lengthscale = math.sqrt(inputs)
+        if isinstance(part, Kernel):
+            learn_logarithms(part)
+            if part.has_lengthscale:
+                part.lengthscale = math.sqrt(inputs)
     if copies is None:
         return kernel
     stack = kernel.expand_batch(torch.Size([copies]))
     for parameter in stack.parameters():
         parameter.data = parameter.data.clone()  # GPyTorch's copies share their memory
     return stack
+
+
+def kernel_of_features(spec: Spec, features: int) -> Kernel:
+    """The kernel of a spec on the features of a net, which finds their size itself; it too learns logarithms."""
+    kernel: Kernel = make(with_inputs(spec, features))
+    for part in kernel.modules():
+        if isinstance(part, Kernel):
+            learn_logarithms(part)
+    return kernel
+
+
+def learn_logarithms(kernel: Kernel) -> None:
+    """Give the kernel's own positive parameters, which GPyTorch learns through a softplus, an exponential instead."""
+    for name, parameter in list(kernel.named_parameters(recurse=False)):
+        constraint = kernel.constraint_for_parameter_name(name)
+        if type(constraint) is Positive:
+            value = constraint.transform(parameter.data)
+            kernel.register_constraint(name, Positive(transform=torch.exp, inv_transform=torch.log))
+            parameter.data = value.log()
 
 
 def with_inputs(spec: Any, inputs: int) -> Any:

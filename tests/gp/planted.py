@@ -10,6 +10,8 @@ EXACT = ("src/gp/exact.py", "tests/gp/test_exact.py")
 KERNELS = ("src/gp/kernels.py", "tests/gp/test_kernels.py")
 PSI = ("src/gp/psi.py", "tests/gp/test_psi.py")
 QUADRATIC_BOUND = ("src/gp/quadratic_bound.py", "tests/gp/test_quadratic_bound.py")
+MIXTURE = ("src/gp/mixture.py", "tests/gp/test_mixture.py")
+LEAVE_ONE_OUT = ("src/gp/leave_one_out.py", "tests/gp/test_leave_one_out.py")
 LINALG = ("src/gp/linalg.py", "tests/gp/test_linalg.py")
 
 PLANTED = [
@@ -50,6 +52,10 @@ PLANTED = [
             "a batch counts once": ("identity + repeats * data.precision", "identity + data.precision"),
             "weights forgotten in the shift": ("projection @ (weight * y)", "projection @ y.double()"),
             "no noise in the prediction": ("diag=True) + self.noise", "diag=True)"),
+            "the prior's part of W alone": ("unsqueeze(-3) - spread.mT @ spread", "unsqueeze(-3) + 0 * spread"),
+            "the mean has no share in K": (" - mean @ by_mean.mT", ""),
+            "the whole diagonal of F": ("factor.diagonal(dim1=-2, dim2=-1).mul_(0.5)", "factor.mul_(1.0)"),
+            "one side of a quadratic form": ("2 * by_quadratic.to(product)", "by_quadratic.to(product)"),
         },
         BOUNDS: {
             "no trace term": (" + x.shape[-1] * projected.unexplained", ""),
@@ -62,10 +68,33 @@ PLANTED = [
             "no variance in the expectation": ("(y - mean).square() + variance", "(y - mean).square()"),
             "weights for their roots": ("weight.double().sqrt().mT", "weight.double().mT"),
         },
+        MIXTURE: {
+            "one component's covariance": (
+                "cov.unsqueeze(0) + cov.unsqueeze(1)",
+                "cov.unsqueeze(0) + 0 * cov.unsqueeze(1)",
+            ),
+            "half the log-determinant": ("log_det = 2 * chol", "log_det = chol"),
+            "components without weights": ("torch.logsumexp(log_weights + overlap, 1)", "torch.logsumexp(overlap, 1)"),
+            "no spread in the prior": ("mean.square() + scale.square().sum(-1)", "mean.square()"),
+        },
+        LEAVE_ONE_OUT: {
+            "the mean of p for that of 1 / p": ("unsqueeze(-1) - log_likelihood", "unsqueeze(-1) + log_likelihood"),
+            "a sum for the mean": (" - math.log(len(log_likelihood))", ""),
+            "components without weights": ("(log_weights - math", "(0 * log_weights - math"),
+            "the weights not squared": ("(2 * weight).logsumexp", "(1 * weight).logsumexp"),
+        },
         KERNELS: {
             "no centring": ("z1.detach().mean(0)", "0 * z1.detach().mean(0)"),
             "twice the exponent": ("-0.5 * points.square()", "-1.0 * points.square()"),
             "the angle itself for half of it": ("(difference / 2).sin()", "difference.sin()"),
+            "length scales not squared": ("lengthscale.shape[-1]) ** -2", "lengthscale.shape[-1]) ** -1"),
+            "data without their length": ("matrix.sub_(half_x).clamp_max_(0)", "matrix.clamp_max_(0)"),
+            "the gradient of z without w": (
+                "return centred.mul_(precision), by_precision",
+                "return centred, by_precision",
+            ),
+            "half of the spread": ("at_z.add_(centred, alpha=2)", "at_z.add_(centred, alpha=1)"),
+            "one side of K_MM": ("(weights + weights.mT).to(z)", "(2 * weights.tril()).to(z)"),
         },
         QUADRATIC_BOUND: {
             "a curvature that is too small for bits": ("width = 4.0", "width = 8.0"),
@@ -78,15 +107,15 @@ PLANTED = [
                 "    y = labels.width * g\n    squares",
             ),
             "the offset is forgotten in the labels' mean": ("t - labels.mean(psi + offset)", "t - labels.mean(psi)"),
-            "the offset is forgotten in the prediction": ("self.labels.width + self.offset", "self.labels.width"),
+            "the offset is forgotten in the prediction": ("return mean + self.offset", "return mean"),
             "the rest does not learn through psi": (
                 "conditioned(z_active, chol, psi, t_active",
                 "conditioned(z_active, chol, psi.detach(), t_active",
             ),
             "the bound learns through psi": ("bound(chol, psi.detach(), ", "bound(chol, psi, "),
             "the mean without w": (
-                "projection.mT @ self.whitened / self.labels.width",
-                "projection.mT @ self.whitened",
+                ".mT @ self.whitened / self.labels.width",
+                ".mT @ self.whitened",
             ),
             "the variance without w": ("projection.square().sum(0) / self.labels.width", "projection.square().sum(0)"),
             "the probability at the mean": (

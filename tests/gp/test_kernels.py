@@ -13,7 +13,20 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from src.gp.kernels import ArcCosine, ObjectAngleKernel, ScaledRBF, covariance, is_scaled_rbf, variances
+from src.gp.kernels import (
+    ArcCosine,
+    CrossRBF,
+    ObjectAngleKernel,
+    PriorRBF,
+    ScaledRBF,
+    covariance,
+    cross_stack,
+    is_scaled_rbf,
+    is_stack_of_rbfs,
+    prior_stack,
+    variance_stack,
+    variances,
+)
 from src.runs.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf" / "kernel"
@@ -247,3 +260,53 @@ def test_the_object_kernel_is_its_formula() -> None:
     torch.testing.assert_close(kernel(a, diag=True), kernel(a).to_dense().diagonal())
     turned = b + torch.tensor([0.0] * 8 + [2 * torch.pi], dtype=torch.float64)
     torch.testing.assert_close(kernel(a, turned).to_dense(), k)
+
+
+SETS = torch.Size([3])  # of inducing inputs
+
+
+def stack(base: type[gpytorch.kernels.Kernel], each: torch.Size, ard: int | None) -> ScaleKernel:
+    """A kernel per set, or one for all, with parameters that all differ."""
+    kernel = ScaleKernel(base(ard_num_dims=ard, batch_shape=each), batch_shape=each).double()
+    for i, parameter in enumerate(kernel.parameters()):
+        parameter.data += 0.3 * (i + torch.arange(parameter.numel()).reshape(parameter.shape))
+    return kernel
+
+
+@pytest.mark.parametrize("ard", [None, 2])
+@pytest.mark.parametrize("each", [SETS, torch.Size([])], ids=["a kernel per set", "one kernel"])
+@pytest.mark.parametrize("base", [RBFKernel, MaternKernel, ArcCosine])
+def test_stacks_of_kernels_are_gpytorchs(
+    base: type[gpytorch.kernels.Kernel], each: torch.Size, ard: int | None
+) -> None:
+    """Values and gradients, of the sets with themselves and with data, and the variances of the data."""
+    kernel, x = stack(base, each, ard), points(7)
+    assert is_stack_of_rbfs(kernel) == (base is RBFKernel)
+    z = points(12)[:, :2].reshape(3, 4, 2).requires_grad_()
+    theirs = [kernel(z, z).to_dense(), kernel(z, x).to_dense(), kernel(x, diag=True).view(-1, 7)]
+    ours = [prior_stack(kernel, z), cross_stack(kernel, z, x), variance_stack(kernel, x)]
+    for mine, other in zip(ours, theirs, strict=True):
+        weights = torch.randn(mine.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        learnt = [z, *kernel.parameters()]
+        slopes = [
+            torch.autograd.grad((weights * k).sum(), learnt, allow_unused=True, materialize_grads=True)
+            for k in (mine, other)
+        ]
+        torch.testing.assert_close((mine, *slopes[0]), (other, *slopes[1]), rtol=1e-9, atol=1e-12)
+
+
+def test_the_gradients_of_the_stacks() -> None:
+    torch.manual_seed(0)
+    z = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    precision, scale = (torch.rand(2, 1, d, dtype=torch.float64, requires_grad=True) for d in (3, 1))
+    assert torch.autograd.gradcheck(PriorRBF.apply, (z, precision, scale))
+    assert torch.autograd.gradcheck(CrossRBF.apply, (points(5, 3), z, precision, scale))
+
+
+def test_a_prior_of_float32_points_is_a_covariance_in_float64() -> None:
+    """Of the points as they are rounded: a matrix of float32 would have eigenvalues below -1e-7."""
+    kernel, z = ScaleKernel(RBFKernel()), points(200, dtype=torch.float32).unsqueeze(0)
+    k = prior_stack(kernel, z)
+    assert k.dtype == torch.float64 and torch.linalg.eigvalsh(k).min() > -1e-12
+    (gradient,) = torch.autograd.grad(prior_stack(kernel, z.requires_grad_()).sum(), z)
+    assert gradient.dtype == torch.float32

@@ -299,3 +299,37 @@ def test_predictions_at_all_inputs_with_tiny_noise_are_the_exact_ones() -> None:
     q = optimal_q(Statistics(data.precision[:1], data.shift), 1.0, torch.float64)
     expected = active_set.condition(x, inducing, kernel, noise).predict(z)
     torch.testing.assert_close(make_sparse_gp(inducing, kernel, noise, q).predict(z), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("sets", [1, 2])
+def test_marginals_for_training_are_the_same(problem: Problem, sets: int) -> None:
+    """Values and gradients, of sets with P outputs each."""
+    generator = torch.Generator().manual_seed(3)
+    factors = torch.randn(sets, M, M, dtype=torch.float64, generator=generator)
+    q = random_q(P)
+    leaves = [
+        factors @ factors.mT + torch.eye(M, dtype=torch.float64),
+        problem.k_mb.expand(sets, M, B).clone(),
+        q.mean.repeat(sets, 1, 1),
+        q.scale.repeat(sets, 1, 1, 1),
+    ]
+    k_mm, k_mx, mean, scale = (leaf.requires_grad_() for leaf in leaves)
+    k_xx, together = problem.k_bb.diagonal(), Whitened(mean, scale)
+    fast = together.batch_marginals(k_mm, k_mx, k_xx.expand(sets, B))
+    plain = together.marginals(torch.linalg.cholesky(k_mm), k_mx, k_xx)
+    assert fast[2] == 0
+    weights = torch.randn(plain[0].shape, dtype=torch.float64, generator=generator)
+    slopes = [
+        torch.autograd.grad((weights * (m + v.sin())).sum(), [k_mm, k_mx, mean, scale]) for m, v in (fast[:2], plain)
+    ]
+    symmetric = [(slope[0] + slope[0].mT) / 2 for slope in slopes]
+    torch.testing.assert_close(fast[:2], plain, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close((symmetric[0], *slopes[0][1:]), (symmetric[1], *slopes[1][1:]), rtol=1e-8, atol=1e-9)
+
+
+def test_marginals_for_training_take_a_jitter_where_a_covariance_needs_one() -> None:
+    singular = torch.ones(2, M, M, dtype=torch.float64)
+    q = Whitened(torch.zeros(2, M, 1).double(), torch.eye(M).double().expand(2, 1, M, M))
+    mean, variance, jitter = q.batch_marginals(singular, torch.ones(2, M, B), torch.ones(2, B))
+    assert jitter > 0 and (mean == 0).all()
+    torch.testing.assert_close(variance, torch.ones(2, B, 1).double(), rtol=1e-3, atol=0)

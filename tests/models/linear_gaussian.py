@@ -20,7 +20,7 @@ class LinearGaussian(Predictor):
         self.likelihood: Gaussian = Gaussian(noise)
 
     def objective(self, batch: Batch) -> Terms:
-        """-(N / B) sum_n log p(y_n | x_n), for each observed value."""
+        """-(N / B) sum_n log p(y_n | x_n), for each target."""
         assert batch.y is not None
         f = self.net(self.as_float(batch.x))
         fit = self.likelihood.log_prob(batch.y.to(f), f).sum()

@@ -15,6 +15,8 @@ SAS_PREDICTORS, TEST_SAS_PREDICTORS = "src/models/sas_predictors.py", "tests/mod
 BAYESIAN_SAS, TEST_BAYESIAN_SAS = "src/models/bayesian_sas.py", "tests/models/test_bayesian_sas.py"
 GPLVM, TEST_GPLVM = "src/models/gplvm.py", "tests/models/test_gplvm.py"
 BAYESIAN_GPLVM, TEST_BAYESIAN_GPLVM = "src/models/bayesian_gplvm.py", "tests/models/test_bayesian_gplvm.py"
+AUTOGP, TEST_AUTOGP = "src/models/autogp.py", "tests/models/test_autogp.py"
+STANDARDISED, TEST_STANDARDISED = "src/models/standardised.py", "tests/models/test_standardised.py"
 VAE, TEST_VAE = "src/models/vae.py", "tests/models/test_vae.py"
 CVAE, TEST_CVAE = "src/models/cvae.py", "tests/models/test_cvae.py"
 GP_VAE, TEST_GP_VAE = "src/models/gp_vae.py", "tests/models/test_gp_vae.py"
@@ -275,20 +277,85 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "classes of the wrong axis",
         LIKELIHOODS,
-        "samples_of(mean, variance).softmax(-1).mean(0)",
-        "samples_of(mean, variance).mean(0).softmax(-1)",
+        "f.softmax(-1).mean(0)",
+        "f.mean(0).softmax(-1)",
         TEST_LIKELIHOODS,
     ),
     (
         "the normaliser of the mean",
         LIKELIHOODS,
-        "samples_of(mean, variance).logsumexp(-1).mean(0)",
+        "samples_of(mean, variance, self.samples).logsumexp(-1).mean(0)",
         "mean.logsumexp(-1)",
         TEST_LIKELIHOODS,
     ),
     ("a mask that multiplies", LIKELIHOODS, "torch.where(mask, values, 0.0)", "values * mask", TEST_LIKELIHOODS),
     ("NaN behind the mask", LIKELIHOODS, "torch.where(mask, x, torch.zeros_like(x))", "x", TEST_LIKELIHOODS),
     ("grey values as bits", LIKELIHOODS, "if not facts.binary:", "if facts.binary:", TEST_LIKELIHOODS),
+    ("weights that add up", LIKELIHOODS, "f[..., :-1] * f[..., -1:]", "f[..., :-1] + f[..., -1:]", TEST_LIKELIHOODS),
+    (
+        "the node's variance forgotten",
+        LIKELIHOODS,
+        "(g.square() + variance[..., -1:]) + w.square()",
+        "g.square() + w.square()",
+        TEST_LIKELIHOODS,
+    ),
+    (
+        "the weights' variance does not grow with the node",
+        LIKELIHOODS,
+        "variance[..., :-1, None] * g.square() + noise",
+        "variance[..., :-1, None] + noise",
+        TEST_LIKELIHOODS,
+    ),
+    # autogp
+    ("a batch counts once", AUTOGP, "self.num_data / len(batch) * (self.log", "(self.log", TEST_AUTOGP),
+    ("components without weights", AUTOGP, "(self.log_weights().exp() * fit).sum()", "fit.sum()", TEST_AUTOGP),
+    ("the sign of the divergence", AUTOGP, '"kl": -self.divergence()', '"kl": self.divergence()', TEST_AUTOGP),
+    (
+        "functions and components mixed up",
+        AUTOGP,
+        "permute(2, 1, 0, 3).flatten(2)",
+        "permute(0, 1, 2, 3).reshape(len(self.q_mean), values.shape[1], -1)",
+        TEST_AUTOGP,
+    ),
+    (
+        "the bound in place of the exact divergence",
+        AUTOGP,
+        "if len(self.q_mean) == 1:",
+        "if not len(self.q_mean):",
+        TEST_AUTOGP,
+    ),
+    (
+        "leave-one-out per target",
+        AUTOGP,
+        "answer = leave_one_out(each.reshape(*f.shape[:3], -1).sum(-1)",
+        "answer = leave_one_out(each.reshape(*f.shape[:3], -1).mean(-1)",
+        TEST_AUTOGP,
+    ),
+    (
+        "leave-one-out trains q(u) too",
+        AUTOGP,
+        'hyperparameters = ("kernel", "inducing",',
+        'hyperparameters = ("kernel", "inducing", "q_mean",',
+        TEST_AUTOGP,
+    ),
+    (
+        "means in standard units",
+        AUTOGP,
+        "mean, sd = location + unit * mean",
+        "mean, sd = unit * mean",
+        TEST_AUTOGP,
+    ),
+    ("sds in standard units", AUTOGP, "unit * mean, unit * sd", "mean, sd", TEST_AUTOGP),
+    (
+        "inputs as they come",
+        AUTOGP,
+        "return self.inputs(self.as_float(x).flatten(1))",
+        "return self.as_float(x).flatten(1)",
+        TEST_AUTOGP,
+    ),
+    ("copies that share their memory", STANDARDISED, "parameter.data.clone()", "parameter.data", TEST_STANDARDISED),
+    ("the last chunk's moments", STANDARDISED, "scaler.partial_fit(", "scaler.fit(", TEST_STANDARDISED),
+    ("variances for sds", STANDARDISED, "scaler.scale_", "scaler.var_", TEST_STANDARDISED),
     # auxiliary
     (
         "the wrong column",

@@ -12,6 +12,7 @@ from torch.optim import LBFGS, SGD
 from torch.optim.lr_scheduler import StepLR
 
 from src.models.base import Model
+from src.models.learning import shown
 from src.models.optimizers import FALL_FROM, Phased, rates_left
 from src.models.phases import Phase
 from src.models.sas import SAS
@@ -270,6 +271,7 @@ def test_hyperparameters_are_printed_as_a_person_reads_them() -> None:
     numbers = dict(part.split(" = ") for part in text.removeprefix("hyperparameters: ").split(", "))
     values = {name.split(".")[-1]: float(value.strip("[]")) for name, value in numbers.items()}
     assert values == pytest.approx({"outputscale": 1.5, "lengthscale": 0.5, "noise": 0.25}, rel=1e-5)
+    assert shown(torch.linspace(0.5, 28.25, 784)) == "0.5 to 28.2 (784 values)"
 
 
 def test_every_parameter_has_one_rate() -> None:

@@ -12,7 +12,15 @@ from scipy.stats import norm
 from torch import Tensor
 
 from src.data.facts import Facts
-from src.models.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, likelihood_of, masked_log_prob
+from src.models.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Likelihood,
+    RegressionNetwork,
+    likelihood_of,
+    masked_log_prob,
+)
 from src.runs.errors import UserError
 
 MEANS, VARIANCES = torch.tensor([-2.0, 0.3, 4.0]).double(), torch.tensor([0.2, 1.5, 6.0]).double()
@@ -85,14 +93,14 @@ def test_a_class_has_the_probability_of_its_softmax() -> None:
 
 
 def test_expectations_of_classes_are_those_of_many_samples() -> None:
-    """The likelihood's own 256 samples scatter: their mean over many calls is compared."""
+    """The 256 samples of an expectation scatter: their mean over many calls is compared."""
     mean, variance, classes = logits()
     rng = np.random.default_rng(0)
     f = mean.numpy() + np.sqrt(variance.numpy()) * rng.standard_normal((400_000, 2, 3))
     log_softmax = f - np.log(np.exp(f).sum(-1, keepdims=True))
     torch.manual_seed(0)
-    predicted = torch.stack([Categorical().predictive(mean, variance).probs for _ in range(300)]).mean(0)
-    np.testing.assert_allclose(predicted, np.exp(log_softmax).mean(0), atol=4e-3)
+    predicted = Categorical().predictive(mean, variance).probs
+    np.testing.assert_allclose(predicted, np.exp(log_softmax).mean(0), atol=2e-3)
     expected = torch.stack([Categorical().expected_log_prob(classes, mean, variance) for _ in range(300)]).mean(0)
     np.testing.assert_allclose(expected, log_softmax.mean(0)[[0, 1], classes], atol=1.5e-2)
 
@@ -104,6 +112,76 @@ def test_expectations_of_classes_have_gradients_in_mean_and_variance() -> None:
     torch.manual_seed(0)
     Categorical().expected_log_prob(classes, mean, variance).sum().backward()
     assert mean.grad is not None and mean.grad.all() and variance.grad is not None and variance.grad.all()
+
+
+def test_predicted_probabilities_are_a_function_of_mean_and_variance() -> None:
+    """No random numbers are drawn, and a point is predicted alone as it is among others."""
+    mean, variance, _ = logits()
+    state = torch.get_rng_state()
+    together = Categorical().predictive(mean, variance).probs
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.testing.assert_close(Categorical().predictive(mean[1:], variance[1:]).probs, together[1:])
+    stacked = Categorical().predictive(mean.expand(4, 2, 3), variance.expand(4, 2, 3)).probs
+    torch.testing.assert_close(stacked, together.expand(4, 2, 3))
+
+
+def test_two_classes_are_bits_with_the_difference_of_their_logits() -> None:
+    mean, variance, _ = (part[:, :2] if part.ndim > 1 else part for part in logits())
+    difference, spread, second = mean[:, 1] - mean[:, 0], variance.sum(1), torch.ones(2).double()
+    torch.testing.assert_close(Categorical().log_prob(second.long(), mean), Bernoulli().log_prob(second, difference))
+    probability = Categorical().predictive(mean, variance).probs[:, 1]
+    torch.testing.assert_close(probability, Bernoulli().predictive(difference, spread).probs, rtol=0, atol=2e-3)
+    categorical = Categorical()
+    categorical.samples = 100_000
+    torch.manual_seed(0)
+    expected = Bernoulli().expected_log_prob(second, difference, spread)
+    torch.testing.assert_close(categorical.expected_log_prob(second, mean, variance), expected, rtol=0, atol=0.02)
+
+
+def test_outputs_may_have_noises_of_their_own() -> None:
+    likelihood = Gaussian(0.3, outputs=2).double()
+    assert likelihood.learned is not None
+    likelihood.learned.noise = torch.tensor([[0.3], [0.7]])
+    f, x = torch.randn(5, 2).double(), torch.randn(5, 2).double()
+    expected = np.stack([norm.logpdf(x[:, p], f[:, p], math.sqrt(s2)) for p, s2 in enumerate((0.3, 0.7))], 1)
+    np.testing.assert_allclose(likelihood.log_prob(x, f).detach(), expected, rtol=1e-5)
+    torch.testing.assert_close(
+        likelihood.predictive(f, f**2).variance, f**2 + torch.tensor([0.3, 0.7]), rtol=1e-5, atol=0
+    )
+
+
+def network() -> tuple[RegressionNetwork, Tensor, Tensor, Tensor]:
+    """A network of two outputs, with means and variances of its two weights and its node at four points, and y."""
+    torch.manual_seed(0)
+    likelihood = RegressionNetwork(0.2, outputs=2).double()
+    return likelihood, torch.randn(4, 3).double(), 0.2 + torch.rand(4, 3).double(), torch.randn(4, 2).double()
+
+
+def test_the_network_multiplies_its_weights_with_its_node() -> None:
+    likelihood, f, _, y = network()
+    expected = norm.logpdf(y, f[:, :2] * f[:, 2:], math.sqrt(0.2))
+    np.testing.assert_allclose(likelihood.log_prob(y, f).detach(), expected, rtol=1e-5)
+    assert (
+        likelihood.num_functions(7) == 8 and Bernoulli().num_functions(2) == 1 and Categorical().num_functions(4) == 4
+    )
+
+
+def test_expectations_of_the_network_are_those_of_many_samples() -> None:
+    """The expected density is exact; the predictive one, of each output, by quadrature over the node."""
+    likelihood, mean, variance, y = network()
+    f = mean + variance.sqrt() * torch.randn(300_000, 4, 3).double()
+    log_density = likelihood.log_prob(y, f).detach()
+    expected = likelihood.expected_log_prob(y, mean, variance).detach()
+    error = 5 * log_density.std(0) / math.sqrt(len(f))
+    assert ((log_density.mean(0) - expected).abs() < error).all()
+    predictive = likelihood.predictive(mean, variance).log_prob(y).detach().exp()
+    error = 5 * log_density.exp().std(0) / math.sqrt(len(f))
+    assert ((log_density.exp().mean(0) - predictive).abs() < error).all()
+
+
+def test_the_network_is_for_predictors() -> None:
+    with pytest.raises(UserError, match=r"gprn is for the targets of model=autogp; use model\.likelihood=gaussian"):
+        likelihood_of("gprn", 0.1).check(Facts((4,), 10, 5))
 
 
 MASK = torch.tensor([True, False, True])

@@ -69,8 +69,11 @@ def test_the_objective_is_finite_and_reaches_every_parameter(name: str, kind: Ki
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_the_gradient_is_the_slope_of_the_loss(name: str, kind: Kind) -> None:
-    by_gradient, by_values = slopes(small_model(name, kind), first_batch(dataset(kind)))
-    assert by_gradient == pytest.approx(by_values, rel=2e-3, abs=1e-5)
+    model = small_model(name, kind)
+    if name == "sas_classifier":
+        model.iterations = 500  # the bound's gradient takes them to have converged
+    by_gradient, by_values = slopes(model, first_batch(dataset(kind)))
+    assert by_gradient == pytest.approx(by_values, rel=1e-3, abs=1e-6)
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
