@@ -43,7 +43,7 @@ def example() -> tuple[AutoGP, Batch]:
     """The model, with random inducing inputs, and a batch of random images."""
     torch.manual_seed(0)
     facts = Facts((1, 28, 28), NUM_DATA, BATCH, Target("class", CLASSES))
-    model: AutoGP = build(composed("model=autogp", f"model.num_inducing={INDUCING}")["model"], facts)
+    model: AutoGP = build(composed("model=autogp", "kernel=rbf_ard", f"model.num_inducing={INDUCING}")["model"], facts)
     model.inducing.data.normal_()
     images = torch.randint(256, (BATCH, 1, 28, 28), dtype=torch.uint8)
     model.inputs.fit([model.as_float(images).flatten(1)])
