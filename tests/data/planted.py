@@ -101,7 +101,7 @@ PLANTED = [
         "torch.arange(size)",
     ),
     mistake("max_train cuts the test split", MODULE, "subset(test, self.max_test", "subset(test, self.max_train"),
-    mistake("classes of the test split do not count", MODULE, "for y in (train, test)", "for y in (train,)"),
+    mistake("classes of the test split do not count", MODULE, "for y in (train, *others)", "for y in (train,)"),
     mistake(
         "a test split with missing values counts as complete",
         MODULE,

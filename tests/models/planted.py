@@ -480,8 +480,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "an active set of the whole batch",
         SAS,
-        "1 <= self.active_set < facts.batch_size",
-        "1 <= self.active_set <= facts.batch_size",
+        "1 <= size < facts.batch_size",
+        "1 <= size <= facts.batch_size",
         TEST_SAS,
     ),
     (
