@@ -1,6 +1,7 @@
 """The base class of all datasets: a dataset is a subclass of `DataModule` with one method, `load`."""
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -10,10 +11,13 @@ from typing_extensions import Required, TypedDict
 
 from src.data.batch import Split
 from src.data.facts import Facts, Target
-from src.data.missing import Missing, count_patterns
+from src.data.missing import Missing, count_patterns, is_number
 from src.data.sampling import Batches, ShuffledBatches
 from src.data.standardisation import Scale
 from src.runs.errors import UserError
+from src.runs.randomness import stream
+
+VALIDATION_STREAM = 3  # of random numbers; those of hidden values are 1 and 2
 
 
 class Options(TypedDict, total=False):
@@ -23,13 +27,15 @@ class Options(TypedDict, total=False):
     max_train: int | None
     max_test: int | None
     missing: Mapping[str, Any] | None
+    validation: float | None
     seed: int
 
 
 class DataModule(LightningDataModule):
     """Two splits and the facts about them; `max_train` and `max_test` take a seeded subset of each.
 
-    `missing` hides values on purpose; those that are missing anyway are NaN in a user's data.
+    `missing` hides values on purpose; those that are missing anyway are NaN in a user's data. `validation` holds out a
+    part of the training split, for numbers that may choose settings, as those of the test split must not.
     """
 
     aux_names: ClassVar[tuple[str, ...]] = ()  # of the auxiliary columns
@@ -43,6 +49,7 @@ class DataModule(LightningDataModule):
     classes: tuple[str, ...] = ()  # the names of the classes, in the order of their ids
     standardise: bool = False  # True: each column of vectors gets mean 0 and sd 1 over its observed training values
     standardisation: Scale | None = None  # its constants, once the data are loaded
+    validation: Split | None = None  # the part of the training split that is held out, once the data are loaded
 
     def __init__(
         self,
@@ -50,11 +57,12 @@ class DataModule(LightningDataModule):
         max_train: int | None = None,
         max_test: int | None = None,
         missing: Mapping[str, Any] | None = None,
+        validation: float | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self.requested_batch_size, self.max_train, self.max_test, self.seed = batch_size, max_train, max_test, seed
-        self.missing = Missing(**(missing or {}))
+        self.missing, self.validation_part = Missing(**(missing or {})), validation
         self.loaded = False
 
     def load(self) -> tuple[Split, Split]:
@@ -70,11 +78,16 @@ class DataModule(LightningDataModule):
             raise UserError("dataset.missing.split=train needs the same data in every epoch: set dataset.fresh=false")
         train = subset(train, self.max_train, self.seed, "dataset.max_train")
         test = subset(test, self.max_test, self.seed, "dataset.max_test")
+        if self.validation_part is not None:
+            train, validation = self.hold_out(train, self.validation_part)
+            self.validation = self.missing.applied(validation, "test", self.seed)  # it stands in for the test split
         self.train = self.missing.applied(train, "train", self.seed)
         self.test = self.missing.applied(test, "test", self.seed)
         if self.standardise:
             self.standardisation = Scale.of(self.train, self.columns)
             self.train, self.test = self.standardisation.applied(self.train), self.standardisation.applied(self.test)
+            if self.validation is not None:
+                self.validation = self.standardisation.applied(self.validation)
         self.batch_size = len(self.train) if self.requested_batch_size == "full" else self.requested_batch_size
         if not 1 <= self.batch_size <= len(self.train):
             raise UserError(
@@ -85,10 +98,34 @@ class DataModule(LightningDataModule):
         self.num_missing, self.num_patterns = (0, 1) if mask is None else (int((~mask).sum()), count_patterns(mask))
         self.loaded = True
 
+    def hold_out(self, train: Split, part: float) -> tuple[Split, Split]:
+        """The training split without a random part of it, and that part, a function of the seed; groups stay whole."""
+        if self.fresh:
+            raise UserError("dataset.validation needs the same data in every epoch: set dataset.fresh=false")
+        units = torch.arange(len(train)) if train.groups is None else train.groups.unique(return_inverse=True)[1]
+        count = int(units.max()) + 1
+        size = round(part * count) if is_number(part) else 0
+        if not 0 < size < count:
+            raise UserError(
+                f"dataset.validation={part} must be a fraction that holds out some but not all of the {count} "
+                f"{'training points' if train.groups is None else 'groups of training points'}, such as 0.1"
+            )
+        generator = torch.Generator().manual_seed(stream(self.seed, VALIDATION_STREAM))
+        held_out = torch.isin(units, torch.randperm(count, generator=generator)[:size])
+        return train.part((~held_out).nonzero().squeeze(1)), train.part(held_out.nonzero().squeeze(1))
+
+    def tested_on_validation(self) -> "DataModule":
+        """The same data with the validation split in place of the test split."""
+        assert self.validation is not None
+        twin = copy(self)
+        twin.test, twin.validation = self.validation, None
+        return twin
+
     @property
     def facts(self) -> Facts:
         """What a model knows about the data before training."""
-        shape, target = self.train.storage.shape, target_of(self.train.y, self.test.y)
+        shape, held_out = self.train.storage.shape, None if self.validation is None else self.validation.y
+        target = target_of(self.train.y, self.test.y, held_out)
         return Facts(
             shape=shape,
             num_train=len(self.train),
@@ -121,13 +158,13 @@ class DataModule(LightningDataModule):
         return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 
 
-def target_of(train: Tensor | None, test: Tensor | None) -> Target:
-    """The kind of the targets: integers [N] are classes, counted over both splits, floats [N, P] are real numbers."""
+def target_of(train: Tensor | None, *others: Tensor | None) -> Target:
+    """The kind of the targets: integers [N] are classes, counted over all splits, floats [N, P] are real numbers."""
     if train is None:
         return Target()
     if train.is_floating_point():
         return Target("real", train.shape[1])
-    return Target("class", 1 + max(int(y.max()) for y in (train, test) if y is not None))
+    return Target("class", 1 + max(int(y.max()) for y in (train, *others) if y is not None))
 
 
 def subset(split: Split, size: int | None, seed: int, name: str) -> Split:

@@ -47,9 +47,10 @@ class MovingBall(DataModule):
         num_test_videos: int = 35,
         fresh: bool = True,
         missing: Mapping[str, Any] | None = None,
+        validation: float | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(batch_videos * FRAMES, missing=missing, seed=seed)
+        super().__init__(batch_videos * FRAMES, missing=missing, validation=validation, seed=seed)
         if not 1 <= batch_videos <= num_train_videos:
             raise UserError(
                 f"dataset.batch_videos={batch_videos} must lie between 1 and the {num_train_videos} training videos"
@@ -70,7 +71,7 @@ class MovingBall(DataModule):
         if self.fresh:
             videos = FreshVideos(self.batch_videos, self.num_train_videos + self.num_test_videos, self.seed)
             return Batches(videos, Positions(self.steps_per_epoch, *self.share()))
-        return Batches(self.train, WholeVideos(self.num_train_videos, self.batch_videos, self.seed, *self.share()))
+        return Batches(self.train, WholeVideos(len(self.train) // FRAMES, self.batch_videos, self.seed, *self.share()))
 
 
 class FreshVideos(Dataset[Batch]):

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from src.data.batch import Batch, Split
 from src.evaluation.task import CHUNK, Metric, Scores, Subject, Task, decoded
-from src.models.capabilities import ConditionsOnPoints, HasLatents
+from src.models.capabilities import ConditionsOnPoints, HasLatents, PredictsFromPoints
 from src.models.likelihoods import masked, masked_log_prob
 from src.runs.randomness import stream
 
@@ -30,6 +30,7 @@ class Reconstruction(Task):
 
     name = "reconstruction"
     order = 0
+    validated = True
     metrics = {  # noqa: RUF012
         "rmse": Metric("RMSE"),
         "mae": Metric("MAE"),
@@ -79,7 +80,7 @@ def column_rmse(subject: Subject) -> Tensor:
 def over_active_sets(subject: Subject, score: Callable[[Sequence[Any]], Scores]) -> Scores:
     """Scores given active sets of the model's own size, and of a larger one; others are scored once, given nothing."""
     model, train = subject.model, subject.data.train
-    if not isinstance(model, ConditionsOnPoints):
+    if not isinstance(model, ConditionsOnPoints | PredictsFromPoints):
         return score([model.given()])
     found: Scores = {}
     larger = min(subject.settings["condition_on"], len(train))
@@ -89,8 +90,10 @@ def over_active_sets(subject: Subject, score: Callable[[Sequence[Any]], Scores])
     return found
 
 
-def active_sets(model: ConditionsOnPoints, train: Split, size: int, count: int, seed: int) -> list[Any]:
-    """What `decode` conditions on: `count` random active sets, or one if it holds all training data."""
+def active_sets(
+    model: ConditionsOnPoints | PredictsFromPoints, train: Split, size: int, count: int, seed: int
+) -> list[Any]:
+    """What predictions condition on: `count` random active sets, or one if it holds all training data."""
     draws = 1 if size == len(train) else count
     batches = [train.draw(size, stream(seed, size, draw)) for draw in range(draws)]
     return [model.given(batch.to(model.device)) for batch in batches]

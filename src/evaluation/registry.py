@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,10 @@ from src.runs.files import whole
 if TYPE_CHECKING:
     from src.data.module import DataModule
 
-VARIANT = re.compile(r"(?P<base>.+?)(?P<given>_c\d+)?(?P<mixture>_mixture)?(?P<sd>_sd)?")
+VARIANT = re.compile(
+    r"(?P<held>validation_)?(?P<base>.+?)(?P<target>_t\d+)?(?P<given>_c\d+)?(?P<mixture>_mixture)?(?P<sd>_sd)?"
+)
+VALIDATION = "validation_"  # begins the names of the metrics of the validation split
 
 
 @cache
@@ -42,7 +46,7 @@ def metrics() -> dict[str, Metric]:
 
 
 def metric(name: str) -> Metric | None:
-    """A metric by its name, which may end in _c<size>, _mixture or _sd; None if it is unknown."""
+    """A metric by its name, with what may be added to it: validation_, _t<target>, _c<size>, _mixture, _sd; or None."""
     known = metrics()
     if name in known:
         return known[name]
@@ -50,10 +54,12 @@ def metric(name: str) -> Metric | None:
     if parts is None or parts["base"] not in known:
         return None
     base = known[parts["base"]]
+    held = "validation " if parts["held"] else ""
+    target = f" of target {parts['target'][2:]}" if parts["target"] else ""
     given = f" given {parts['given'][2:]} points" if parts["given"] else ""
     mixture = " of the mixture" if parts["mixture"] else ""
     sd = ", sd over active sets" if parts["sd"] else ""
-    return base._replace(label=f"{base.label}{given}{mixture}{sd}")
+    return base._replace(label=f"{held}{base.label}{target}{given}{mixture}{sd}")
 
 
 def check(model: Any, data: "DataModule", settings: Settings) -> None:
@@ -64,11 +70,18 @@ def check(model: Any, data: "DataModule", settings: Settings) -> None:
 
 @torch.no_grad()
 def scores(subject: Subject) -> Scores:
-    """The metrics of all fitting tasks."""
+    """The metrics of all fitting tasks, and those of the validation split if there is one."""
     found: Scores = {}
     for task in fitting(subject):
         found |= task.scores(subject)
-    return found
+    return found if subject.data.validation is None else found | validation_scores(subject)
+
+
+def validation_scores(subject: Subject) -> Scores:
+    """The metrics of the tasks that score predictions, with the validation split in place of the test split."""
+    held_out = replace(subject, data=subject.data.tested_on_validation())
+    found = [task.scores(held_out) for task in fitting(held_out) if task.validated]
+    return {f"{VALIDATION}{name}": value for scores in found for name, value in scores.items()}
 
 
 @torch.no_grad()
@@ -98,6 +111,10 @@ def fitting(subject: Subject) -> list[Task]:
 
 
 def summary(found: Scores, published: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The metrics as text, task by task, beside published values."""
-    parts = [task.summary(found, published) for task in tasks()]
+    """The metrics as text, task by task, beside published values; those of the validation split come first."""
+    held_out = {name.removeprefix(VALIDATION): found[name] for name in found if name.startswith(VALIDATION)}
+    parts = [["VALIDATION SPLIT", *task.summary(held_out, {})] for task in tasks() if task.validated and held_out]
+    parts = [part for part in parts if len(part) > 1]
+    parts += [["TEST SPLIT"]] if parts else []
+    parts += [task.summary(found, published) for task in tasks()]
     return "\n".join(line for lines in parts for line in lines).strip("\n")

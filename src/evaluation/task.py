@@ -104,6 +104,7 @@ class Task:
 
     name: ClassVar[str]
     order: ClassVar[int] = 50  # the position among all tasks, in summaries and tables
+    validated: ClassVar[bool] = False  # True: it also scores the validation split, if there is one
     metrics: ClassVar[dict[str, Metric]] = {}
 
     def fits(self, model: Any, data: "DataModule") -> bool:

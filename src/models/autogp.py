@@ -121,7 +121,7 @@ class AutoGP(Predictor):
         terms = self.per_value({"loo": self.num_data / len(batch) * answer.log_density.sum()}, jitter)
         return Terms(terms.loss, {**terms.parts, "sample_size": answer.sample_size.detach().mean()})
 
-    def predict(self, x: Tensor) -> Distribution:
+    def predict(self, x: Tensor, given: None = None) -> Distribution:
         """p(y | x) in the units of the data."""
         mean, variance, _ = self.marginals(self.standardised(x))  # [K, B, P]
         p: Any = self.likelihood.predictive(mean, variance)

@@ -261,8 +261,12 @@ class Predictor(Model, ABC):
     likelihood: Likelihood
 
     @abstractmethod
-    def predict(self, x: Tensor) -> Distribution:
-        """The predictive distribution of y at observations x [B, *shape]."""
+    def predict(self, x: Tensor, given: Any = None) -> Distribution:
+        """The predictive distribution of y at observations x [B, *shape]; `given` is what `given()` returned."""
+
+    def given(self, batch: Batch | None = None) -> Any:
+        """What `predict` conditions on: these training points, or those of the checkpoint; here nothing."""
+        return None
 
     @property
     def num_values(self) -> int:

@@ -95,5 +95,22 @@ class Predicts(Protocol):
 
     facts: Facts
 
-    def predict(self, x: Tensor) -> Distribution:
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+
+    def as_float(self, x: Tensor) -> Tensor:
+        """Observations in the model's precision."""
+
+    def predict(self, x: Tensor, given: Any = None) -> Distribution:
         """The distribution of y at observations x."""
+
+    def given(self, batch: Batch | None = None) -> Any:
+        """What `predict` conditions on."""
+
+
+@runtime_checkable
+class PredictsFromPoints(Predicts, Protocol):
+    """Predicts given a number of training points, its active set."""
+
+    active_size: int

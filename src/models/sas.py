@@ -32,12 +32,8 @@ class SAS(GPDecoder):
                     f"not {facts.batch_size}: its estimate is unbiased only if the active set may hold up to N - 1 "
                     "points"
                 )
-        elif not 1 <= self.active_set < facts.batch_size:
-            raise UserError(
-                f"active_set.size={self.active_set} must be at least 1 and smaller than the batch of "
-                f"{facts.batch_size}: the active set is drawn from the batch and predicts the rest of it"
-            )
-
+        else:
+            check_active_size(self.active_set, facts)
         check_cost(facts, self.active_size**2 * facts.batch_size, "set a smaller active_set or dataset.batch_size")
 
     def objective(self, batch: Batch) -> Terms:
@@ -58,3 +54,12 @@ class SAS(GPDecoder):
         if mask is not None:
             x, z, mask = (part[complete_first(mask)] for part in (x, z, mask))
         return fixed_size(x, z, self.kernel, self.likelihood.noise, self.active_set, self.num_data, mask)
+
+
+def check_active_size(size: int, facts: Facts) -> None:
+    """The active set is a part of the batch, and something must be left to predict."""
+    if not 1 <= size < facts.batch_size:
+        raise UserError(
+            f"active_set.size={size} must be at least 1 and smaller than the batch of {facts.batch_size}: "
+            "the active set is drawn from the batch and predicts the rest of it"
+        )

@@ -59,6 +59,15 @@ def kernel_of_inputs(spec: Spec, inputs: int, copies: int | None = None) -> Kern
     return stack
 
 
+def kernel_of_features(spec: Spec, features: int) -> Kernel:
+    """The kernel of a spec on the features of a net, which finds their size itself; it too learns logarithms."""
+    kernel: Kernel = make(with_inputs(spec, features))
+    for part in kernel.modules():
+        if isinstance(part, Kernel):
+            learn_logarithms(part)
+    return kernel
+
+
 def learn_logarithms(kernel: Kernel) -> None:
     """Give the kernel's own positive parameters, which GPyTorch learns through a softplus, an exponential instead."""
     for name, parameter in list(kernel.named_parameters(recurse=False)):

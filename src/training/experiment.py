@@ -98,4 +98,5 @@ def summary(folder: Path, config: Config, model_name: str, dataset_name: str) ->
     metrics = files.read_json(folder / "metrics.json")
     values, notes = published_values(model_name, dataset_name, config, metrics)
     table = "\n".join([registry.summary(metrics, values), *notes])
-    return f"\n{table}\n\nrun folder: {folder}\nlatent map: {folder / 'figures' / 'latent_map.png'}"
+    latent_map = folder / "figures" / "latent_map.png"
+    return f"\n{table}\n\nrun folder: {folder}" + (f"\nlatent map: {latent_map}" if latent_map.exists() else "")

@@ -26,6 +26,27 @@ RECTANGLES = ("src/data/rectangles.py", "tests/data/test_rectangles.py")
 
 PLANTED = [
     mistake(
+        "the validation split stays in the training split",
+        MODULE,
+        "train.part((~held_out).nonzero().squeeze(1))",
+        "train",
+    ),
+    mistake(
+        "the same validation split for every seed", MODULE, "stream(self.seed, VALIDATION_STREAM)", "VALIDATION_STREAM"
+    ),
+    mistake(
+        "groups are cut by the validation split",
+        MODULE,
+        "if train.groups is None else train.groups.unique(",
+        "if True else train.groups.unique(",
+    ),
+    mistake(
+        "the twin is tested on the test split",
+        MODULE,
+        "twin.test, twin.validation = self.validation, None",
+        "twin.validation = None",
+    ),
+    mistake(
         "a part takes the first rows of targets, auxiliary columns and masks",
         BATCH,
         "None if values is None else values[rows]",
@@ -70,7 +91,12 @@ PLANTED = [
         "moved = (*(None if t is None else t.to(device) for t in (self.x, self.index, self.y, self.aux)), self.mask)",
     ),
     mistake("plain facts lose the target", FACTS, 'Target(**values["target"])', "Target()"),
-    mistake("names of columns become a list", FACTS, 'for name in ("shape", "aux")', 'for name in ("shape",)'),
+    mistake(
+        "names of columns become a list",
+        FACTS,
+        "tuple(values[name]) for name in SEQUENCES",
+        "list(values[name]) for name in SEQUENCES",
+    ),
     mistake(
         "all processes train on the same batches",
         SAMPLING,
@@ -93,7 +119,7 @@ PLANTED = [
         "torch.arange(size)",
     ),
     mistake("max_train cuts the test split", MODULE, "subset(test, self.max_test", "subset(test, self.max_train"),
-    mistake("classes of the test split do not count", MODULE, "for y in (train, test)", "for y in (train,)"),
+    mistake("classes of the test split do not count", MODULE, "for y in (train, *others)", "for y in (train,)"),
     mistake(
         "a test split with missing values counts as complete",
         MODULE,
@@ -113,8 +139,8 @@ PLANTED = [
     mistake(
         "classes are numbered by the training split",
         ARRAYS,
-        "np.unique(np.concatenate(present))",
-        "np.unique(present[0])",
+        "np.unique(np.concatenate(labels))",
+        "np.unique(labels[0])",
     ),
     mistake(
         "numbers and strings are classes alike",

@@ -110,3 +110,67 @@ def test_targets_are_none_classes_or_reals() -> None:
 def test_classes_of_the_test_split_count_too() -> None:
     """A model that predicts P classes must be able to score each class that it is tested on."""
     assert target_of(torch.tensor([0, 1]), torch.tensor([2, 0])) == Target("class", 3)
+
+
+def test_the_validation_split_is_a_seeded_part_of_the_training_split() -> None:
+    data, again, other = (loaded(validation=0.3, seed=seed) for seed in (1, 1, 2))
+    assert data.validation is not None and again.validation is not None and other.validation is not None
+    held_out, kept = chosen_rows(data.validation), chosen_rows(data.train)
+    assert sorted([*held_out.tolist(), *kept.tolist()]) == list(range(10)) and len(held_out) == 3
+    assert held_out.tolist() == sorted(held_out.tolist()) and kept.tolist() == sorted(kept.tolist())
+    assert torch.equal(held_out, chosen_rows(again.validation))
+    assert not torch.equal(held_out, chosen_rows(other.validation))
+    assert data.facts.num_train == 7 and torch.equal(data.test.all().x, loaded().test.all().x)
+
+
+def test_without_validation_nothing_changes() -> None:
+    data = loaded(validation=None)
+    assert data.validation is None and torch.equal(data.train.all().x, loaded().train.all().x)
+
+
+def test_groups_of_the_training_split_are_held_out_whole() -> None:
+    class Grouped(DataModule):
+        def load(self) -> tuple[Split, Split]:
+            return rows(12, groups=torch.arange(12) // 4 + 7), rows(4)
+
+    data = Grouped(batch_size=2, validation=0.4)
+    data.setup()
+    assert data.validation is not None and data.validation.groups is not None and data.train.groups is not None
+    assert len(data.validation) == 4 and len(data.validation.groups.unique()) == 1
+    assert len(data.train.groups.unique()) == 2
+
+
+def test_the_validation_split_stands_in_for_the_test_split() -> None:
+    data = loaded(validation=0.3, missing={"fraction": 0.5})
+    assert data.validation is not None and data.validation.hidden is not None and data.train.hidden is None
+    twin = data.tested_on_validation()
+    assert twin.test is data.validation and twin.validation is None
+    assert data.test is not data.validation and twin.train is data.train
+
+
+@pytest.mark.parametrize("part", [0.0, 1.0, 0.01, -0.5, "x", True])
+def test_a_validation_split_that_cannot_be_is_an_error(part: float) -> None:
+    with pytest.raises(UserError, match=r"dataset.validation=.* must be a fraction that holds out some but not all"):
+        loaded(validation=part)
+
+
+def test_fresh_data_have_no_validation_split() -> None:
+    class Fresh(DataModule):
+        fresh = True
+
+        def load(self) -> tuple[Split, Split]:
+            return rows(10), rows(4)
+
+    with pytest.raises(UserError, match=r"dataset.validation needs the same data in every epoch"):
+        Fresh(batch_size=2, validation=0.5).setup()
+
+
+def test_classes_of_the_validation_split_count_too() -> None:
+    class Rare(DataModule):
+        def load(self) -> tuple[Split, Split]:
+            return split_of(torch.zeros(9, 1), torch.arange(9)), split_of(torch.zeros(1, 1), torch.zeros(1).long())
+
+    for seed in range(5):
+        data = Rare(batch_size=2, validation=0.3, seed=seed)
+        data.setup()
+        assert data.facts.target == Target("class", 9)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from src.data.batch import Batch
 from src.data.module import DataModule
-from src.data.moving_ball import MovingBall, Positions, WholeVideos, draw_paths, render
+from src.data.moving_ball import FRAMES, MovingBall, Positions, WholeVideos, draw_paths, render
 from src.runs.errors import UserError
 from src.runs.specs import make
 from tests.configs import composed
@@ -215,3 +215,14 @@ def test_the_config_is_the_published_setting() -> None:
     data: MovingBall = make(config["dataset"])
     assert data.fresh and data.batch_videos == 35 and data.num_test_videos == 35
     assert data.steps_per_epoch * config["trainer"]["max_epochs"] == 25_000
+
+
+def test_whole_videos_are_held_out_for_validation() -> None:
+    data = MovingBall(batch_videos=2, num_train_videos=10, num_test_videos=1, fresh=False, validation=0.2)
+    data.setup()
+    assert data.validation is not None and data.validation.groups is not None and data.train.groups is not None
+    assert len(data.validation) == 2 * FRAMES and len(data.validation.groups.unique()) == 2
+    batches = list(data.train_dataloader())
+    assert len(batches) == 4 and sorted(torch.cat([b.index for b in batches]).tolist()) == list(range(8 * FRAMES))
+    for batch in batches:
+        assert len(data.train.groups[batch.index].unique()) == 2

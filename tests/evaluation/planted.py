@@ -193,11 +193,58 @@ PLANTED: list[Mistake] = [
         "gaussian and bool(data.facts.complete)",
         "gaussian",
     ),
-    mistake("nats per point for nats per target", files("prediction"), "test.y.numel()", "len(test)"),
     mistake(
-        "the accuracy for the error rate", files("prediction"), "p.probs.argmax(-1) != y", "p.probs.argmax(-1) == y"
+        "nats per point for nats per target", files("prediction"), "p.p.sum().item() / y.numel()", "p.p.mean().item()"
     ),
-    mistake("the squared error of a target", files("prediction"), "error**0.5", "error"),
+    mistake("the accuracy for the error rate", files("prediction"), "log_p.argmax(-1) != y", "log_p.argmax(-1) == y"),
+    mistake(
+        "the squared error of a target", files("prediction"), "error.square().mean().sqrt()", "error.square().mean()"
+    ),
+    mistake("ten bins", files("prediction"), "BINS = 15", "BINS = 10"),
+    mistake(
+        "bins count alike",
+        files("prediction"),
+        "* found.points).sum().item() / found.points.sum().item()",
+        ").mean().item()",
+    ),
+    mistake("calibration of the true class", files("prediction"), "(guess == y).double()", "torch.ones_like(top)"),
+    mistake("intervals of twice the coverage", files("prediction"), "<= c / 200", "<= c / 100"),
+    mistake(
+        "SMSE by the test targets",
+        files("prediction"),
+        "train.double().var(0, correction=0)",
+        "y.double().var(0, correction=0)",
+    ),
+    mistake(
+        "true and predicted class swapped",
+        files("prediction"),
+        "num_classes * y + p.argmax(-1)",
+        "num_classes * p.argmax(-1) + y",
+    ),
+    mistake("the least confident mistakes", files("prediction"), "argsort(descending=True)", "argsort()"),
+    mistake(
+        "right predictions are shown as wrong", files("prediction"), "(guess != y).nonzero()", "(guess == y).nonzero()"
+    ),
+    mistake("rows in the order of chunks", files("prediction"), "torch.cat(field)[order]", "torch.cat(field)"),
+    mistake("a mixture of log densities", files("prediction"), "p.logsumexp(0) - math.log(len(each))", "p.mean(0)"),
+    mistake(
+        "the mixture for the single sets",
+        files("prediction"),
+        "mean([scores[name] for scores in single])",
+        "mixture[name]",
+    ),
+    mistake(
+        "the test split is validated",
+        files("registry"),
+        "replace(subject, data=subject.data.tested_on_validation())",
+        "subject",
+    ),
+    mistake(
+        "every task scores the validation split",
+        files("registry"),
+        "for task in fitting(held_out) if task.validated",
+        "for task in fitting(held_out)",
+    ),
     mistake("the loss for the objective", files("cost"), '-rows[-1]["loss"]', 'rows[-1]["loss"]'),
     mistake(
         "the time of the first epoch",

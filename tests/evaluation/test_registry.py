@@ -52,7 +52,30 @@ def test_scores_are_those_of_all_tasks_that_fit() -> None:
 def test_a_predictor_is_scored_on_its_targets_alone() -> None:
     data = MadeUp(split_of(torch.rand(6, 2), torch.arange(6) % 2))
     scores = registry.scores(Subject(Predicting(data.facts), data, SETTINGS))
-    assert scores.keys() == {"error_rate", "target_nlp"}
+    assert scores.keys() == {"error_rate", "target_nlp", "ece"}
+
+
+def test_the_validation_split_is_scored_by_the_tasks_of_predictions() -> None:
+    """With other numbers than the test split, and with latents of its own."""
+    data = known_data()
+    data.validation = split_of(10 * data.test.all().x[:5], torch.arange(5) % 3)
+    known = subject(KnownActive, data)
+    plain = subject(KnownActive, known_data())
+    found, without = registry.scores(known), registry.scores(plain)
+    held_out = {name for name in found if name.startswith("validation_")}
+    assert {name: found[name] for name in found.keys() - held_out} == without
+    assert held_out == {f"validation_{name}" for name in without if name.startswith(("rmse", "mae", "nlpd"))}
+    assert all(registry.metric(name) for name in held_out)
+    direct = registry.scores(subject(KnownActive, data.tested_on_validation()))
+    assert found["validation_rmse_c2_sd"] == direct["rmse_c2_sd"] != found["rmse_c2_sd"]
+
+
+def test_the_summary_has_the_validation_split_first() -> None:
+    found = {"rmse": 0.2, "mae": 0.1, "nlpd": -0.3, "validation_rmse": 0.25, "validation_mae": 0.15, "epochs": 3}
+    lines = registry.summary(found, {"rmse": "0.199"}).splitlines()
+    assert lines[0] == "VALIDATION SPLIT" and "0.2500" in lines[2] and "TEST SPLIT" in lines
+    assert lines.index("TEST SPLIT") < next(i for i, line in enumerate(lines) if "0.2000" in line)
+    assert "SPLIT" not in registry.summary({"rmse": 0.2, "mae": 0.1, "nlpd": -0.3})
 
 
 @pytest.mark.parametrize("size", [12, CHUNK + 500])
@@ -112,6 +135,8 @@ def test_settings_are_checked_by_every_task() -> None:
         ("nlp_c60_sd", "NLP given 60 points, sd over active sets"),
         ("rmse_c60_mixture", "RMSE given 60 points of the mixture"),
         ("sas_estimate_sd", "sd of the SAS estimate"),
+        ("validation_error_rate_c60", "validation error rate given 60 points"),
+        ("smse_t2", "SMSE of target 2"),
     ],
 )
 def test_a_metric_by_its_name_with_endings(name: str, label: str) -> None:

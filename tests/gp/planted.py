@@ -10,6 +10,7 @@ EXACT = ("src/gp/exact.py", "tests/gp/test_exact.py")
 KERNELS = ("src/gp/kernels.py", "tests/gp/test_kernels.py")
 PSI = ("src/gp/psi.py", "tests/gp/test_psi.py")
 PATTERNS = ("src/gp/patterns.py", "tests/gp/test_patterns.py")
+QUADRATIC_BOUND = ("src/gp/quadratic_bound.py", "tests/gp/test_quadratic_bound.py")
 MIXTURE = ("src/gp/mixture.py", "tests/gp/test_mixture.py")
 LEAVE_ONE_OUT = ("src/gp/leave_one_out.py", "tests/gp/test_leave_one_out.py")
 LINALG = ("src/gp/linalg.py", "tests/gp/test_linalg.py")
@@ -125,6 +126,40 @@ PLANTED = [
             ),
             "half of the spread": ("at_z.add_(centred, alpha=2)", "at_z.add_(centred, alpha=1)"),
             "one side of K_MM": ("(weights + weights.mT).to(z)", "(2 * weights.tril()).to(z)"),
+        },
+        QUADRATIC_BOUND: {
+            "a curvature that is too small for bits": ("width = 4.0", "width = 8.0"),
+            "a curvature that is too small for classes": ("width = 2.0", "width = 4.0"),
+            "P functions for P classes": ("return num_outputs - 1", "return num_outputs"),
+            "no square of the gradient": (" - labels.width * g.square().sum()", ""),
+            "half the log-determinant": ("log_det = 2 * labels", "log_det = labels"),
+            "the pseudo-target without psi": (
+                "    y = psi + labels.width * g\n    squares",
+                "    y = labels.width * g\n    squares",
+            ),
+            "the offset is forgotten in the labels' mean": ("t - labels.mean(psi + offset)", "t - labels.mean(psi)"),
+            "the offset is forgotten in the prediction": ("return mean + self.offset", "return mean"),
+            "the rest does not learn through psi": (
+                "conditioned(z_active, chol, psi, t_active",
+                "conditioned(z_active, chol, psi.detach(), t_active",
+            ),
+            "the bound learns through psi": ("bound(chol, psi.detach(), ", "bound(chol, psi, "),
+            "the mean without w": (
+                ".mT @ self.whitened / self.labels.width",
+                ".mT @ self.whitened",
+            ),
+            "the variance without w": ("projection.square().sum(0) / self.labels.width", "projection.square().sum(0)"),
+            "the probability at the mean": (
+                "mean.unsqueeze(-1) + variance.sqrt()[:, None, None] * nodes",
+                "mean.unsqueeze(-1) + 0 * nodes",
+            ),
+            "variance for sd in the logits": (
+                "mean.unsqueeze(-2) + variance.sqrt()",
+                "mean.unsqueeze(-2) + variance",
+            ),
+            "zeros are ones": ("(2 * t - 1) * mean", "mean"),
+            "two steps of the mean": ("return y - inverse @ y", "return y - 2 * inverse @ y"),
+            "no momentum": ("new + age / (age + 3) * step", "new"),
         },
     }.items()
     for name, (old, new) in mistakes.items()

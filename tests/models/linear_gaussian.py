@@ -26,6 +26,6 @@ class LinearGaussian(Predictor):
         fit = self.likelihood.log_prob(batch.y.to(f), f).sum()
         return self.per_value({"fit": self.num_data / len(batch) * fit})
 
-    def predict(self, x: Tensor) -> Distribution:
+    def predict(self, x: Tensor, given: None = None) -> Distribution:
         """N(w x + b, noise)."""
         return self.likelihood.given(self.net(self.as_float(x)))

@@ -11,6 +11,7 @@ OPTIONS, TEST_OPTIONS = "src/models/options.py", "tests/models/test_options.py"
 GP_DECODER, TEST_GP_DECODER = "src/models/gp_decoder.py", "tests/models/test_gp_decoder.py"
 GP_PRIOR, TEST_GP_PRIOR = "src/models/gp_prior.py", "tests/models/test_gp_prior.py"
 SAS, TEST_SAS = "src/models/sas.py", "tests/models/test_sas.py"
+SAS_PREDICTORS, TEST_SAS_PREDICTORS = "src/models/sas_predictors.py", "tests/models/test_sas_predictors.py"
 BAYESIAN_SAS, TEST_BAYESIAN_SAS = "src/models/bayesian_sas.py", "tests/models/test_bayesian_sas.py"
 GPLVM, TEST_GPLVM = "src/models/gplvm.py", "tests/models/test_gplvm.py"
 BAYESIAN_GPLVM, TEST_BAYESIAN_GPLVM = "src/models/bayesian_gplvm.py", "tests/models/test_bayesian_gplvm.py"
@@ -170,7 +171,13 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         'group["lr"] = group["initial_lr"]',
         TEST_LEARNING,
     ),
-    ("raw hyperparameters are printed", LEARNING, "{constraint.transform(p).detach()", "{p.detach()", TEST_LEARNING),
+    (
+        "raw hyperparameters are printed",
+        LEARNING,
+        "shown(constraint.transform(p).detach()",
+        "shown(p.detach()",
+        TEST_LEARNING,
+    ),
     (
         "the decoded mean stays centred",
         BASE,
@@ -530,8 +537,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "an active set of the whole batch",
         SAS,
-        "1 <= self.active_set < facts.batch_size",
-        "1 <= self.active_set <= facts.batch_size",
+        "1 <= size < facts.batch_size",
+        "1 <= size <= facts.batch_size",
         TEST_SAS,
     ),
     (
@@ -857,6 +864,98 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ),
     ("rows and columns swapped", CONVOLUTIONAL, "[..., :height, :width]", "[..., :width, :height]", TEST_CONVOLUTIONAL),
     ("normal weights", CONVOLUTIONAL, "nn.init.xavier_uniform_", "nn.init.xavier_normal_", TEST_CONVOLUTIONAL),
+    # SAS for prediction
+    (
+        "the batch counts as everything",
+        SAS_PREDICTORS,
+        "(self.num_data - self.active_size) / (len(batch) - self.active_size)",
+        "1.0",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "N for N - A in the weight",
+        SAS_PREDICTORS,
+        "weight = (self.num_data - self.active_size)",
+        "weight = self.num_data",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "the frequencies of the classes are forgotten",
+        SAS_PREDICTORS,
+        "self.active_size, self.iterations, self.log_frequencies",
+        "self.active_size, self.iterations, 0.0",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "predictions forget the frequencies",
+        SAS_PREDICTORS,
+        "self.kernel, Classes, self.log_frequencies)\n\n    def predict",
+        "self.kernel, Classes, 0.0)\n\n    def predict",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "a class that does not occur",
+        SAS_PREDICTORS,
+        "self.facts.target.size) + 1.0",
+        "self.facts.target.size) + 1e-9",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "variance for sd",
+        SAS_PREDICTORS,
+        "scale * variance.sqrt().unsqueeze(1)",
+        "scale * variance.unsqueeze(1)",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "the mean of the targets is forgotten",
+        SAS_PREDICTORS,
+        "self.targets.mean + scale * mean",
+        "scale * mean",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "the sd of the targets is forgotten",
+        SAS_PREDICTORS,
+        "scale * variance.sqrt()",
+        "variance.sqrt()",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "what is given is ignored",
+        SAS_PREDICTORS,
+        "(given or self.given()).predict(self.features(x))\n        scale",
+        "self.given().predict(self.features(x))\n        scale",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "the active set without its targets",
+        SAS_PREDICTORS,
+        "        self.active_y.copy_(active.y)\n",
+        "",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "images are standardised for an encoder",
+        SAS_PREDICTORS,
+        "            self.inputs.scale.fill_(1.0)\n",
+        "            pass\n",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "tables are only centred",
+        SAS_PREDICTORS,
+        'if self.encoder is not None and self.facts.scale == "image":',
+        "if self.encoder is not None:",
+        TEST_SAS_PREDICTORS,
+    ),
+    (
+        "targets as they are",
+        SAS_PREDICTORS,
+        "y, z = self.targets(batch.y.to(self.active_y)), self.features(batch.x)",
+        "y, z = batch.y.to(self.active_y), self.features(batch.x)",
+        TEST_SAS_PREDICTORS,
+    ),
 ]
 
 PLANTED = [Mistake(*fields) for fields in MISTAKES]

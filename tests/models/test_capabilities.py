@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from src.models.base import Model, build
-from src.models.capabilities import ConditionsOnPoints, Generates, HasEvidence, HasLatents, Predicts
+from src.models.capabilities import (
+    ConditionsOnPoints,
+    Generates,
+    HasEvidence,
+    HasLatents,
+    Predicts,
+    PredictsFromPoints,
+)
 from tests.models.builders import OBJECT_ANGLE, SMALL_NETS, Given, built, far_curve, little_views, rows, spec_of
 
 OF_POINTS = {HasLatents, ConditionsOnPoints, HasEvidence}
@@ -20,7 +27,7 @@ EXPECTED: dict[str, set[Any]] = {
     "gp_vae": {HasLatents, Generates},
     "svgp_vae": {HasLatents, Generates},
 }
-ALL = (HasLatents, ConditionsOnPoints, HasEvidence, Generates, Predicts)
+ALL = (HasLatents, ConditionsOnPoints, HasEvidence, Generates, Predicts, PredictsFromPoints)
 
 
 def example(name: str) -> tuple[Any, Given]:
@@ -53,6 +60,13 @@ def test_a_model_has_these_capabilities_and_no_others(name: str) -> None:
 def test_a_predictor_predicts_and_has_no_latents() -> None:
     model = predictor()
     assert {capability for capability in ALL if isinstance(model, capability)} == {Predicts}
+
+
+@pytest.mark.parametrize("name", ["sas_regression", "sas_classifier"])
+def test_sas_predicts_from_points(name: str) -> None:
+    y = torch.arange(12) % 2 if name == "sas_classifier" else far_curve(12, 2)
+    model = built(Given(far_curve(12), y=y), name, active_set=4)
+    assert {capability for capability in ALL if isinstance(model, capability)} == {Predicts, PredictsFromPoints}
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -1,4 +1,7 @@
-"""What every model must keep, run over every file in conf/model: a new model is tested by existing."""
+"""What every model must keep, run over every file in conf/model: a new model is tested by existing.
+
+The models with latents are tested here, the predictors in `test_predictor_contract`.
+"""
 
 import os
 import subprocess
@@ -13,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Trainer
-from torch.distributions import Categorical, Normal
+from torch.distributions import Normal
 
 import conf
 import src.models
@@ -31,7 +34,6 @@ from tests.models.rotated import small_rotated_mnist
 ROOT = Path(conf.__file__).parents[1]
 MODELS = sorted(file.stem for file in (Path(conf.__file__).parent / "model").glob("*.yaml"))
 LATENT = [name for name in MODELS if "latent_dim" in spec_of(f"model={name}")]
-PREDICTORS = [name for name in MODELS if name not in LATENT]
 FORMS = {
     "amortised": [],
     "free": ["model.amortised=false"],
@@ -268,7 +270,7 @@ def trained(model: Any, data: DataModule, folder: Path) -> Any:
 
 
 def test_checkpoints_alone_predict_in_a_fresh_process(tmp_path: Path) -> None:
-    """Every model, amortised and free, and predictors, whatever class loads them: one process, as starting is slow."""
+    """Every model, amortised and free, and a predictor, whatever class loads them: one process, as starting is slow."""
     for name in LATENT:
         for form in forms(name).keys() & {"amortised", "free"}:
             data, folder = dataset(name), tmp_path / f"{name}-{form}"
@@ -279,56 +281,12 @@ def test_checkpoints_alone_predict_in_a_fresh_process(tmp_path: Path) -> None:
                 mean = model.decode(z, aux=test.aux).mean
             seen = {"x": test.x, "aux": test.aux, "class": type(model).__name__}
             torch.save({**seen, "z": z, "mean": mean}, folder / "expected.pt")
-    predictors = {name: (predictor(name), dataset(name)) for name in PREDICTORS}
-    for name, (model, data) in {**predictors, "linear": (linear_gaussian(), linear_data())}.items():
-        predicted, test = trained(model, data, tmp_path / name), data.test.all()
-        expected = {"x": test.x, "y": test.y, "densities": predicted.predict(test.x).log_prob(test.y).detach()}
-        torch.save({**expected, "class": type(model).__name__}, tmp_path / name / "expected.pt")
+    predictor, test = trained(linear_gaussian(), linear_data(), tmp_path / "linear"), linear_data().test.all()
+    expected = {"x": test.x, "y": test.y, "densities": predictor.predict(test.x).log_prob(test.y).detach()}
+    torch.save({**expected, "class": "LinearGaussian"}, tmp_path / "linear" / "expected.pt")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     fresh = subprocess.run([sys.executable, "-c", FRESH_PROCESS, str(tmp_path)], cwd=tmp_path, env=environment)
     assert fresh.returncode == 0
-
-
-def predictor(name: str) -> Predictor:
-    """A predictor as the command line composes it, but small."""
-    torch.manual_seed(0)
-    model: Predictor = build(small_spec(name), dataset(name).facts)
-    model.check(dataset(name).facts)
-    return model
-
-
-@pytest.mark.parametrize("name", PREDICTORS)
-def test_predictors_learn_and_predict(name: str) -> None:
-    """Every parameter has a gradient, 30 steps lower the loss, and predictions are probabilities in any precision."""
-    model, data = predictor(name), dataset(name)
-    model.initialise(data)
-    losses = []
-    optimizer = model.make_optimizer()
-    for _ in range(30):
-        torch.manual_seed(0)
-        loss, parts = model.objective(first_batch(data))
-        optimizer.zero_grad()
-        loss.backward()
-        assert [n for n, p in model.named_parameters() if p.grad is None] == []
-        assert not any(isinstance(part, torch.Tensor) and part.requires_grad for part in parts.values())
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    p = model.double().predict(data.test.all().x)
-    assert isinstance(p, Categorical)
-    torch.testing.assert_close(p.probs.sum(1), torch.ones(5, dtype=torch.float64))
-    assert model.objective(first_batch(data)).loss.dtype == torch.float64
-
-
-@pytest.mark.parametrize("name", PREDICTORS)
-def test_predictors_make_no_tensor_on_another_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "equal", lambda a, b: a.shape == b.shape)
-    batch = first_batch(dataset(name)).to(torch.device("meta"))
-    model = predictor(name).to("meta")
-    assert batch.y is not None
-    loss = model.objective(batch).loss
-    loss.backward()
-    assert loss.device.type == "meta" and model.predict(batch.x).log_prob(batch.y).device.type == "meta"
 
 
 @cache
