@@ -57,7 +57,9 @@ def classes(size: int = 3, num_data: int = 30, inputs: int = 2, batch_size: int 
 
 def made(data: Given, *overrides: str, dtype: torch.dtype = torch.float64, **arguments: Any) -> AutoGP:
     """The model with parameters that no slip leaves as they are."""
-    model: AutoGP = started(data, "model=autogp", *(overrides or ["kernel=rbf_ard"]), dtype=dtype, **{"num_inducing": 5, **arguments})
+    model: AutoGP = started(
+        data, "model=autogp", *(overrides or ["kernel=rbf_ard"]), dtype=dtype, **{"num_inducing": 5, **arguments}
+    )
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator).to(dtype)
