@@ -133,10 +133,8 @@ class LinearAndQuadratic(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, weight: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """O(P X M^2)."""
-        if k.dtype != torch.float64 and weight.abs().amax() * k.abs().amax() > WELL_CONDITIONED:
-            wide = k.double()
-        else:
-            wide = k
+        exact = k.dtype == torch.float64 or bool(weight.abs().amax() * k.abs().amax() > WELL_CONDITIONED)
+        wide = k.double() if exact else k
         product = outputs_at_once(weight.to(wide), wide)  # [..., P, M, X]
         ctx.save_for_backward(a, wide, product.to(k, copy=True))
         return a.to(wide).mT @ wide, product.mul_(wide.unsqueeze(-3)).sum(-2)
