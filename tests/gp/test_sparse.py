@@ -337,7 +337,7 @@ def test_marginals_for_training_in_float32_are_near_float64(smallest: float) -> 
     q, answers = random_q(P), []
     for dtype in (torch.float32, torch.float64):
         leaves = [k_mm.clone().requires_grad_(), k_mx.to(dtype, copy=True).requires_grad_()]
-        mean, variance, _ = q.batch_marginals(*leaves, torch.full((B,), 3.0))
+        mean, variance, _ = q.batch_marginals(leaves[0], leaves[1], torch.full((B,), 3.0))
         slopes = torch.autograd.grad((mean + variance).sum(), leaves)
         answers.append([part.detach().double() for part in (mean, variance, *slopes)])
     for single, double in zip(*answers, strict=True):
