@@ -28,6 +28,8 @@ from src.gp.linalg import add_diagonal, cholesky, solve_lower, well_conditioned_
 # apart.
 JITTER = 1e-7
 
+WELL_CONDITIONED = 100.0  # of |W| k, below which products in float32 are exact to about 1e-5
+
 
 class Whitened(NamedTuple):
     """q(v_p) = N(mean_p, C_p C_p^T) of the whitened inducing values of P outputs.
@@ -122,18 +124,20 @@ class PredictiveWeights(torch.autograd.Function):
 
 
 class LinearAndQuadratic(torch.autograd.Function):
-    """k_x^T a_p and k_x^T W_p k_x, both [..., P, X], of the columns of k [..., M, X], in float64.
+    """k_x^T a_p and k_x^T W_p k_x, both [..., P, X], of the columns of k [..., M, X].
 
-    a is [..., M, P], the symmetric W [..., P, M, M]. The gradient in k has the precision of k.
+    a is [..., M, P], the symmetric W [..., P, M, M], both in float64. The products with X points run in the precision
+    of k if W is so small that rounding does not matter, as with inducing inputs far apart, and in float64 otherwise.
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, weight: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """O(P X M^2)."""
-        k_double = k.double()
-        product = outputs_at_once(weight, k_double)  # [..., P, M, X]
-        ctx.save_for_backward(a, k_double, product.to(k, copy=True))
-        return a.mT @ k_double, product.mul_(k_double.unsqueeze(-3)).sum(-2)
+        exact = k.dtype == torch.float64 or bool(weight.abs().amax() * k.abs().amax() > WELL_CONDITIONED)
+        wide = k.double() if exact else k
+        product = outputs_at_once(weight.to(wide), wide)  # [..., P, M, X]
+        ctx.save_for_backward(a, wide, product.to(k, copy=True))
+        return a.to(wide).mT @ wide, product.mul_(wide.unsqueeze(-3)).sum(-2)
 
     @staticmethod
     @once_differentiable
@@ -144,7 +148,7 @@ class LinearAndQuadratic(torch.autograd.Function):
         by_k, doubled = a.to(product) @ by_linear.to(product), 2 * by_quadratic.to(product)
         for output in range(a.shape[-1]):
             by_k.addcmul_(product[..., output, :, :], doubled[..., output, :].unsqueeze(-2))
-        return k @ by_linear.mT, by_weight, by_k
+        return (k @ by_linear.mT).to(a), by_weight.to(a), by_k
 
 
 def add_jitter(k_mm: Tensor) -> Tensor:

@@ -327,6 +327,23 @@ def test_marginals_for_training_are_the_same(problem: Problem, sets: int) -> Non
     torch.testing.assert_close((symmetric[0], *slopes[0][1:]), (symmetric[1], *slopes[1][1:]), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("smallest", [1e-6, 0.5])
+def test_marginals_for_training_in_float32_are_near_float64(smallest: float) -> None:
+    """With an eigenvalue of K_MM that float32 cannot resolve, the products run in float64; values and gradients."""
+    generator = torch.Generator().manual_seed(4)
+    basis = torch.linalg.qr(torch.randn(M, M, dtype=torch.float64, generator=generator)).Q
+    k_mm = (basis * torch.linspace(smallest, 2, M, dtype=torch.float64)) @ basis.mT
+    k_mx = (k_mm @ torch.randn(M, B, dtype=torch.float64, generator=generator)).float()
+    q, answers = random_q(P), []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [k_mm.clone().requires_grad_(), k_mx.to(dtype, copy=True).requires_grad_()]
+        mean, variance, _ = q.batch_marginals(leaves[0], leaves[1], torch.full((B,), 3.0))
+        slopes = torch.autograd.grad((mean + variance).sum(), leaves)
+        answers.append([part.detach().double() for part in (mean, variance, *slopes)])
+    for single, double in zip(*answers, strict=True):
+        torch.testing.assert_close(single, double, rtol=1e-4, atol=1e-4 * double.abs().max().item())
+
+
 def test_marginals_for_training_take_a_jitter_where_a_covariance_needs_one() -> None:
     singular = torch.ones(2, M, M, dtype=torch.float64)
     q = Whitened(torch.zeros(2, M, 1).double(), torch.eye(M).double().expand(2, 1, M, M))

@@ -57,9 +57,8 @@ def classes(size: int = 3, num_data: int = 30, inputs: int = 2, batch_size: int 
 
 def made(data: Given, *overrides: str, dtype: torch.dtype = torch.float64, **arguments: Any) -> AutoGP:
     """The model with parameters that no slip leaves as they are."""
-    model: AutoGP = started(
-        data, "model=autogp", *(overrides or ["kernel=rbf_ard"]), dtype=dtype, **{"num_inducing": 5, **arguments}
-    )
+    options = {"num_inducing": 5, **arguments}
+    model: AutoGP = started(data, "model=autogp", *(overrides or ["kernel=rbf_ard"]), dtype=dtype, **options)
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator).to(dtype)
@@ -384,7 +383,7 @@ def test_leave_one_out_trains_the_hyperparameters_alone_and_resumes_in_its_phase
 def test_digits_are_learned() -> None:
     """20 epochs: below 8 % errors, and better probabilities than none."""
     data = Digits(batch_size=250)
-    model: AutoGP = started(data, "model=autogp", "model.share=all", num_inducing=50)
+    model: AutoGP = started(data, "model=autogp", "optimizer.lr=5e-3", share="all", num_inducing=50)
     Trainer(max_epochs=20, **QUIET).fit(model.train(), datamodule=data)
     test = data.test.all()
     assert test.y is not None
