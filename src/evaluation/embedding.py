@@ -1,4 +1,7 @@
-"""New data in the latent space of a trained model: read as the checkpoint's facts say, encoded, and written."""
+"""New data in the latent space of a trained model: read as the checkpoint's facts say, encoded, and written.
+
+Datasets are imported when they are needed: the report loads this room, and should not have to load Lightning.
+"""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -8,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from src.data import arrays, table
 from src.data.batch import Split
 from src.data.facts import Facts
 from src.data.standardisation import Scale
@@ -37,6 +39,8 @@ class Embedding(NamedTuple):
 
 def read(path: Path, facts: Facts, layer: str | None = None) -> Observations:
     """New observations: columns are found by name and standardised with the checkpoint's constants."""
+    from src.data import arrays, table
+
     where = f"--embed {path}"
     if path.suffix in (".npy", ".npz"):
         stored = arrays.read_file(str(path), where, "x")
@@ -96,19 +100,23 @@ def write(found: Embedding, source: Path, path: Path) -> None:
 
 def frame(found: Embedding) -> Any:
     """A table with the columns z1 to zQ and var1 to varQ."""
+    from src.data.table import INDEX, library
+
     latent_dim = found.mean.shape[1]
     names = [f"{name}{q + 1}" for name in ("z", "var") for q in range(latent_dim)]
     values = np.concatenate([found.mean, found.variance], 1)
-    result = table.library("pandas").DataFrame(values, index=found.rows, columns=names)
-    result.index.name = result.index.name or table.INDEX
+    result = library("pandas").DataFrame(values, index=found.rows, columns=names)
+    result.index.name = result.index.name or INDEX
     return result
 
 
 def write_h5ad(found: Embedding, source: Path, path: Path) -> None:
     """The source with two more arrays of its rows."""
+    from src.data.table import library
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # older AnnData files make their reader warn
-        data = table.library("anndata").read_h5ad(source)
+        data = library("anndata").read_h5ad(source)
         data.obsm["X_gp"], data.obsm["X_gp_variance"] = found.mean, found.variance
         data.write_h5ad(path)
 

@@ -167,6 +167,8 @@ def score_lines(
 
 
 def with_sd(metrics: Scores, key: str) -> str:
-    """`0.2023 ± 0.0004`, or the value alone."""
+    """`0.2023 ± 0.0004`, or the value alone; nothing if there is none."""
+    if key not in metrics:
+        return ""
     sd = metrics.get(f"{key}_sd")
     return f"{metrics[key]:.4f}" + (f" ± {sd:.4f}" if sd is not None else "")
