@@ -32,7 +32,7 @@ def case(request: pytest.FixtureRequest) -> tuple[str, list[str]]:
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refining takes a few steps where the answer need not be the best."""
-    monkeypatch.setattr("src.models.base.REFINING_STEPS", 4)
+    monkeypatch.setattr("src.models.base.REFINING_STEPS", 2)
 
 
 def model_of(case: tuple[str, list[str]], data: DataModule) -> LatentModel:
