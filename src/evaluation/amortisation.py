@@ -11,7 +11,7 @@ from src.models.capabilities import Refines
 from src.runs.errors import UserError
 from src.runs.randomness import stream
 
-POINTS = 1000  # of each split; refining them takes 200 gradients of the decoder
+POINTS = 1000  # of each split; refining them takes hundreds of gradients of the decoder
 
 
 class Amortisation(Task):

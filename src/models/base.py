@@ -35,8 +35,8 @@ from src.runs.specs import Spec, make
 if TYPE_CHECKING:
     from src.data.module import DataModule
 
-# Of Adam, for q(z) of unseen points: steps per latent dimension. In ten dimensions 200 steps in all left a full covariance
-# of hidden textures behind a diagonal one, which 1000 steps set right.
+# Of Adam, for q(z) of unseen points: steps per latent dimension. In ten dimensions 200 steps in all left the full
+# covariance behind the diagonal one in filling in textures; 1000 steps set it right.
 REFINING_STEPS, REFINING_RATE = 100, 0.05
 
 
