@@ -1,5 +1,6 @@
 """Reconstruction of test data from their latent means: errors, and the density of the observed values."""
 
+import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,12 @@ from src.runs.randomness import stream
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from src.data.module import DataModule
+
 SHOWN = 10  # test points in the figure
+MOST_NUMBERS = 2 * 10**8  # of the inverses of an active set of incomplete points: 0.8 GB in float32
+
+log = logging.getLogger(__name__)
 
 
 class Reconstruction(Task):
@@ -84,10 +90,24 @@ def over_active_sets(subject: Subject, score: Callable[[Sequence[Any]], Scores])
         return score([model.given()])
     found: Scores = {}
     larger = min(subject.settings["condition_on"], len(train))
-    for size in dict.fromkeys((model.active_size, larger)):
+    sizes = (model.active_size, larger) if is_affordable(subject.data, larger) else (model.active_size,)
+    for size in dict.fromkeys(sizes):
         scores = score(active_sets(model, train, size, subject.settings["active_sets"], subject.seed))
         found |= scores if size == model.active_size else with_size(scores, size)
     return found
+
+
+def is_affordable(data: "DataModule", size: int) -> bool:
+    """Whether an active set of this size fits into memory; incomplete points have an inverse per pattern of holes."""
+    mask, patterns = data.train.mask, data.facts.patterns
+    if mask is None or int(mask.flatten(1).all(1).sum()) >= size or patterns * size**2 <= MOST_NUMBERS:
+        return True
+    log.info(
+        "no scores given %d points: they are incomplete, with up to %d patterns of missing values, whose inverses "
+        "would take %.0f GB; set a smaller evaluation.condition_on",
+        *(size, patterns, 4 * patterns * size**2 / 1e9),
+    )
+    return False
 
 
 def active_sets(

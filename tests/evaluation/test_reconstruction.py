@@ -17,6 +17,7 @@ from src.evaluation.reconstruction import (
     Reconstruction,
     active_sets,
     column_rmse,
+    is_affordable,
     predictive_scores,
     with_sd,
     with_size,
@@ -117,6 +118,20 @@ def test_active_sets_of_two_sizes_have_names_of_their_own() -> None:
     assert scores.keys() == {f"{name}{ending}" for name in names for ending in ("", "_sd", "_mixture")}
     assert scores == Reconstruction().scores(subject(KnownActive, DATA))
     assert scores != Reconstruction().scores(subject(KnownActive, DATA, seed=1))
+
+
+def test_incomplete_active_sets_that_do_not_fit_into_memory_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless there are enough complete points; the model's own size is always scored."""
+    mask = torch.rand(40, 6, generator=torch.Generator().manual_seed(0)) > 0.3
+    mask[:, 0] = torch.arange(40) % 2 == 0  # no odd point is complete
+    mask[:, 1] = ~mask[:, 0]  # nor is an even one
+    data = MadeUp(split_of(torch.zeros(40, 6), mask=mask))
+    assert data.train.mask is not None and data.facts.patterns > 1
+    assert is_affordable(data, 20)
+    monkeypatch.setattr(reconstruction, "MOST_NUMBERS", data.facts.patterns * 20**2 - 1)
+    assert not is_affordable(data, 20) and is_affordable(data, 19)
+    data.train.mask[:20] = True
+    assert is_affordable(data, 20) and not is_affordable(data, 21)
 
 
 def test_all_of_the_training_data_is_one_active_set() -> None:
