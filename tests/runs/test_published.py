@@ -153,7 +153,7 @@ def test_every_published_value_has_an_sd_and_the_tables_have_as_many_as_the_pape
     for name, table in published.tables().items():
         cells = [table.place(row, column) for row in places(table.rows) for column in places(table.columns)]
         found = [text for place in cells if (text := table.published_at(place))]
-        assert all(sd is not None and mean > sd > 0 for mean, sd in map(numbers, found))
+        assert all(sd is not None and mean > sd >= 0 for mean, sd in map(numbers, found))  # some papers print ± 0.00
         counts[name] = len(found)
     assert counts == {
         "table1": 54,
@@ -163,6 +163,8 @@ def test_every_published_value_has_an_sd_and_the_tables_have_as_many_as_the_pape
         "rotated_mnist": 3,
         "rotated_mnist_late": 3,
         "moving_ball": 0,
+        "textures": 16,
+        "hidden_pixels": 0,
     }
 
 

@@ -72,3 +72,17 @@ def test_a_request_to_stop_can_be_withdrawn(tmp_path: Path) -> None:
     assert record.is_asked_to_stop(tmp_path / "run")
     record.withdraw_stop(tmp_path / "run")
     assert not record.is_asked_to_stop(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (OSError("no space left on device"), "interrupted"),
+        (KeyboardInterrupt(), "interrupted"),
+        (SystemExit(143), "interrupted"),
+        (ZeroDivisionError(), "failed"),
+        (UserError("a wrong option"), "failed"),
+    ],
+)
+def test_a_stopped_run_or_a_full_disk_can_resume_and_a_mistake_cannot(error: BaseException, status: str) -> None:
+    assert record.status_after(error) == status
