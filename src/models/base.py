@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 # Of Adam, for q(z) of unseen points: steps per latent dimension. In ten dimensions 200 steps in all left the full
 # covariance behind the diagonal one in filling in textures; 1000 steps set it right.
 REFINING_STEPS, REFINING_RATE = 100, 0.05
+MISSING = (
+    0.1  # what an encoder sees at a missing value: at 1 the holes drown the image, and q(z) collapses to the prior
+)
 
 
 class Model(Learner, ABC):
@@ -145,8 +148,8 @@ class LatentModel(Model, ABC):
         """Observations [B, *shape]; if training data have holes, an encoder sees the mask as further channels."""
         if self.facts.complete:
             return x
-        there = torch.ones_like(x) if mask is None else mask.view_as(x).to(x)
-        return torch.cat([x, there], 1)
+        missing = torch.zeros_like(x) if mask is None else MISSING * (~mask).view_as(x).to(x)
+        return torch.cat([x, missing], 1)
 
     def refine_incomplete(self, batch: Batch, q: Posterior) -> Posterior:
         """q(z) that the encoder gave for unseen points, refined where values are missing."""

@@ -264,6 +264,18 @@ def test_encoders_see_the_mask_only_if_training_data_have_holes() -> None:
     assert seen == [1, 1, 2]
 
 
+def test_an_encoder_sees_holes_as_small_numbers_beside_the_centred_values() -> None:
+    data = dataset("vae", "both")
+    model, batch = model_of(("vae", []), data), data.train.all()
+    x, mask = model.observed(batch)
+    assert mask is not None
+    seen = model.encoder_input(x.unflatten(1, model.shape), mask)
+    values, holes = seen.chunk(2, 1)
+    torch.testing.assert_close(values.flatten(1), x)
+    torch.testing.assert_close(holes.flatten(1), 0.1 * (~mask).float())
+    assert not model.encoder_input(x.unflatten(1, model.shape), None).chunk(2, 1)[1].any()
+
+
 def test_costs_are_refused_with_the_reason_and_the_cost() -> None:
     x = torch.rand(40, 30, generator=torch.Generator().manual_seed(0))
     x[torch.rand(40, 30, generator=torch.Generator().manual_seed(1)) < 0.3] = torch.nan
