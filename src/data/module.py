@@ -75,7 +75,10 @@ class DataModule(LightningDataModule):
             return
         train, test = self.load()
         if self.fresh and self.missing.hides("train"):
-            raise UserError("dataset.missing.split=train needs the same data in every epoch: set dataset.fresh=false")
+            raise UserError(
+                f"dataset.missing.split={self.missing.split} needs the same data in every epoch: "
+                "set dataset.fresh=false"
+            )
         train = subset(train, self.max_train, self.seed, "dataset.max_train")
         test = subset(test, self.max_test, self.seed, "dataset.max_test")
         if self.validation_part is not None:

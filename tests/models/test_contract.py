@@ -117,14 +117,19 @@ def data(case: tuple[str, list[str]]) -> DataModule:
     return dataset(case[0])
 
 
-@pytest.fixture
-def model(case: tuple[str, list[str]], data: DataModule) -> LatentModel:
+def model_of(case: tuple[str, list[str]], data: DataModule) -> LatentModel:
+    """The model of a case, started on the data."""
     name, overrides = case
     torch.manual_seed(0)
     model: LatentModel = build(small_spec(name, *overrides), data.facts)
     model.check(data.facts)
     model.initialise(data)
     return model
+
+
+@pytest.fixture
+def model(case: tuple[str, list[str]], data: DataModule) -> LatentModel:
+    return model_of(case, data)
 
 
 def test_every_model_file_has_a_config() -> None:

@@ -11,14 +11,13 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from src.data.batch import Batch
-from src.data.module import DataModule
 from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal, strict_cholesky
 from src.models.base import LatentModel, Model, build
 from src.models.posterior import expected, rows_of
 from src.runs.errors import UserError
 from tests.models.builders import Given, built, far_curve, first_batch, noisy_curve, rows, started
-from tests.models.test_contract import CASES, QUIET, dataset, small_spec
+from tests.models.test_contract import CASES, QUIET, dataset, model_of, small_spec
 
 GP_PRIORS = ("gp_vae", "svgp_vae")
 
@@ -33,15 +32,6 @@ def case(request: pytest.FixtureRequest) -> tuple[str, list[str]]:
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refining takes a few steps where the answer need not be the best."""
     monkeypatch.setattr("src.models.base.REFINING_STEPS", 2)
-
-
-def model_of(case: tuple[str, list[str]], data: DataModule) -> LatentModel:
-    name, overrides = case
-    torch.manual_seed(0)
-    model: LatentModel = build(small_spec(name, *overrides), data.facts)
-    model.check(data.facts)
-    model.initialise(data)
-    return model
 
 
 def loss_of(model: LatentModel, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
