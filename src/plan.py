@@ -5,17 +5,21 @@ import csv
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
 from statistics import mean
+from types import MappingProxyType
 from typing import Any
 
-from src.launch import cells, choices
+from src.launch import cells, choices, values
 from src.launch.cli import with_hints
 from src.launch.hydra_private import report_errors
 from src.runs import files, record
 from src.runs.request import RunRequest
 
-SIGNS = {"done": "+", "running": ">", "interrupted": "~", "failed": "x", "missing": "."}
+SIGNS = {"done": "+", "running": ">", "interrupted": "~", "failed": "x", "missing": ".", "rejected": "!"}
 REFRESH = 2  # seconds
+NO_PROBLEMS: Mapping[Path, str] = MappingProxyType({})
 
 
 def main() -> None:
@@ -25,37 +29,41 @@ def main() -> None:
         description="Compose every cell of a sweep and show its status, before the sweep starts or while it runs.",
     )
     parser.add_argument("overrides", nargs="*", help="the sweep, as for src.train: +sweep=table1, or model=sas,vae ...")
+    parser.add_argument("-m", "--multirun", action="store_true", help="accepted as for src.train; a plan is of a sweep")
     parser.add_argument("--watch", action="store_true", help="refresh the table until every cell is done or failed")
     parser.add_argument(
         "--cancel", action="store_true", help="stop all cells that run or wait; the same sweep resumes them"
     )
     options = parser.parse_args()
-    every, remarks = report_errors(lambda: checked(options.overrides))
+    every, problems, remarks = report_errors(lambda: checked(options.overrides))
     if options.cancel:
         cancel(every)
     elif options.watch:
         watch(every)
     else:
-        print("\n".join([table(every), *remarks]))
+        print("\n".join([table(every, problems), *remarks]))
+        sys.exit(1 if problems else 0)
 
 
-def checked(overrides: list[str]) -> tuple[list[RunRequest], list[str]]:
-    """The cells of a sweep, and what to know about its choices."""
+def checked(overrides: list[str]) -> tuple[list[RunRequest], dict[Path, str], list[str]]:
+    """The cells of a sweep, what is wrong with the values of some, and what to know about its choices."""
     sweep = cells.read(overrides)
-    return sweep.cells, [*choices.check_sweep(sweep), *choices.pair_remarks(sweep.cells)]
+    remarks = [*choices.check_sweep(sweep), *choices.pair_remarks(sweep.cells)]
+    return sweep.cells, values.first_problems(sweep.cells), remarks
 
 
-def table(every: list[RunRequest]) -> str:
+def table(every: list[RunRequest], problems: Mapping[Path, str] = NO_PROBLEMS) -> str:
     """One line per cell, and what is left to do."""
-    states = [cell.status for cell in every]
-    lines = [line(cell, state) for cell, state in zip(every, states, strict=True)]
+    states = ["rejected" if cell.folder in problems else cell.status for cell in every]
+    lines = [line(cell, state, problems) for cell, state in zip(every, states, strict=True)]
     counts = ", ".join(f"{count} {state}" for state, count in Counter(states).most_common())
     return "\n".join([*lines, "", f"{len(every)} cells: {counts}{time_left(every, states)}"])
 
 
-def line(cell: RunRequest, state: str) -> str:
+def line(cell: RunRequest, state: str, problems: Mapping[Path, str]) -> str:
     """Status of a cell, with its time, its error or its progress."""
-    return f"{SIGNS[state]} {state:<12} {cell.folder.name:<48} {detail(cell, state)}".rstrip()
+    told = problems.get(cell.folder) or detail(cell, state)
+    return f"{SIGNS[state]} {state:<12} {cell.folder.name:<48} {told}".rstrip()
 
 
 def detail(cell: RunRequest, state: str) -> str:

@@ -6,7 +6,7 @@ import hydra
 from hydra.errors import CompactHydraException
 from omegaconf import DictConfig
 
-from src.launch import choices, sweeps
+from src.launch import choices, sweeps, values
 from src.launch.cli import help_text, with_hints
 from src.launch.heavy import heavy
 from src.launch.hydra_private import command_line, report_errors
@@ -31,8 +31,9 @@ def task(cfg: DictConfig) -> float | None:
 
 
 def announce(run: RunRequest) -> None:
-    """Reject choices without effect, and say which file of conf/pair applies."""
+    """Reject wrong values and choices without effect, and say which file of conf/pair applies."""
     if os.environ.get("LOCAL_RANK", "0") == "0":  # Lightning starts further processes with the same command
+        values.check([run])
         choices.check_run(run)
         for line in choices.pair_remarks([run]):
             print(line, flush=True)

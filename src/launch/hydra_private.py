@@ -23,6 +23,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from src.runs.errors import UserError
+from src.runs.identity import Config, plain
 
 T = TypeVar("T")
 ConfigLoader = ConfigLoaderImpl
@@ -55,11 +56,17 @@ def config_loader() -> Iterator[ConfigLoader]:
     GlobalHydra.instance().clear()
     try:
         with initialize_config_module("conf", version_base="1.3", job_name="train"):
-            loader = GlobalHydra.instance().config_loader()
-            assert isinstance(loader, ConfigLoader)
-            yield loader
+            yield first_loader()
     finally:
         GlobalHydra.instance().hydra = before
+
+
+@cache
+def first_loader() -> ConfigLoader:
+    """The first loader that this process made. Buys: compositions that all steps of a command share."""
+    loader = GlobalHydra.instance().config_loader()
+    assert isinstance(loader, ConfigLoader)
+    return loader
 
 
 @cache
@@ -86,12 +93,21 @@ def sweep_config(arguments: list[str], loader: ConfigLoader) -> DictConfig:
 def compose(overrides: Sequence[str], loader: ConfigLoader) -> tuple[DictConfig, dict[str, Any]]:
     """The config of one run and the options chosen in it. Buys: cells that differ in values only share one
     composition of their options, which takes a tenth of a second."""
-    values = [text for text in overrides if not loader.repository.group_exists(key_of(text))]
-    options = tuple(text for text in overrides if text not in values)
+    options = options_of(overrides, loader)
     config, choices = compose_options(options, loader)
     config = deepcopy(config)
-    loader._apply_overrides_to_config(parsed(tuple(values)), config)
+    loader._apply_overrides_to_config(parsed(tuple(text for text in overrides if text not in options)), config)
     return config, choices
+
+
+def options_of(overrides: Sequence[str], loader: ConfigLoader) -> tuple[str, ...]:
+    """The overrides that choose an option of a group. Buys: compositions that cells can share."""
+    return tuple(text for text in overrides if loader.repository.group_exists(key_of(text)))
+
+
+def defaults(overrides: Sequence[str], loader: ConfigLoader) -> Config:
+    """The settings that a run would have with the options of its overrides and without their values."""
+    return plain(compose_options(options_of(overrides, loader), loader)[0])
 
 
 @cache

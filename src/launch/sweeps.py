@@ -9,7 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from src.data import prepare
-from src.launch import cells, choices, slurm
+from src.launch import cells, choices, slurm, values
 from src.launch.freeze import CODE, continue_frozen
 from src.launch.heavy import heavy
 from src.launch.hydra_private import config_loader, make_launcher
@@ -29,6 +29,7 @@ def start(arguments: list[str]) -> None:
     todo = [cell for cell in every if cell.status not in ("done", "running") or cell.config["rerun"]]
     outputs = Path(every[0].config["paths"]["outputs"]).absolute()
     if record.HOME not in os.environ:
+        values.check(every)
         for line in [*choices.check_sweep(sweep), *choices.pair_remarks(every)]:
             print(line, flush=True)
         if todo:

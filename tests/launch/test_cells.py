@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from src.launch.cells import cells
+from src.launch.values import first_problems
 from src.runs.request import RunRequest
 from tests.configs import composed
 from tests.launch.commands import ROOT, command, copied_code
@@ -17,6 +18,7 @@ SWEEPS = sorted(path.stem for path in (ROOT / "sweeps" / "sweep").glob("*.yaml")
 def test_every_sweep_composes_and_says_how_to_start_it(name: str) -> None:
     found = cells([f"+sweep={name}"])
     assert len({cell.folder for cell in found}) == len(found) > 1
+    assert first_problems(found) == {}
     header = (ROOT / "sweeps" / "sweep" / f"{name}.yaml").read_text().partition("hydra:")[0]
     assert f"python -m src.train +sweep={name}" in header and re.search(r"CPU", header)
     told = re.search(r"^# (\d+) cells", header, re.MULTILINE)

@@ -1,0 +1,185 @@
+"""Values of settings: types and ranges, checked before torch loads and before any cell of a sweep starts.
+
+A setting with a rule must follow it. Any other value on the command line must have the type of the default value that
+it replaces, so that a new option is checked without a word about it here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from src.launch import hydra_private
+from src.launch.hydra_private import ConfigLoader, config_loader, key_of
+from src.runs.errors import UserError
+from src.runs.identity import Config
+from src.runs.request import RunRequest
+
+
+class Rule(NamedTuple):
+    """What a value must be, as a sentence says it, and the test."""
+
+    allowed: str
+    holds: Callable[[Any], bool]
+
+    def __or__(self, other: "Rule") -> "Rule":
+        return Rule(f"{self.allowed}, or {other.allowed}", lambda value: self.holds(value) or other.holds(value))
+
+
+def shown(value: Any) -> str:
+    """A value as it is typed."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer; true and false are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number."""
+    return is_whole(value) or (isinstance(value, float) and abs(value) < float("inf"))
+
+
+def whole(least: int) -> Rule:
+    """An integer that is not below `least`."""
+    return Rule(f"a whole number of at least {least}", lambda value: is_whole(value) and value >= least)
+
+
+def one_of(*values: Any) -> Rule:
+    """One of a few values."""
+    return Rule(" or ".join(map(shown, values)), lambda value: value in values and not isinstance(value, bool))
+
+
+def several(rule: Rule) -> Rule:
+    """A list whose items follow a rule."""
+    items = f"a list such as [64,32], each {rule.allowed}"
+    return Rule(items, lambda value: isinstance(value, list) and all(map(rule.holds, value)))
+
+
+ANYTHING = Rule("anything", lambda value: True)
+NULL = one_of(None)
+POSITIVE = Rule("a number above 0", lambda value: is_number(value) and value > 0)
+NOT_NEGATIVE = Rule("a number of at least 0", lambda value: is_number(value) and value >= 0)
+PART = Rule("a number above 0 and below 1", lambda value: is_number(value) and 0 < value < 1)
+SHARE = Rule("a number above 0 and not above 1", lambda value: is_number(value) and 0 < value <= 1)
+BY_DEFAULT = {  # the type of a default value, and what may replace it
+    bool: Rule("true or false", lambda value: isinstance(value, bool)),
+    int: Rule("a whole number", is_whole),
+    float: Rule("a number", is_number),
+    list: Rule("a list", lambda value: isinstance(value, list)),
+}
+
+SIZE = whole(1) | one_of("random")
+RULES = {
+    "seed": whole(0),
+    "checkpoint_minutes": NOT_NEGATIVE,
+    "active_set.size": SIZE,
+    "trainer.max_epochs": whole(1),
+    "optimizer.lr": POSITIVE,
+    "optimizer.gp_lr_factor": NOT_NEGATIVE | NULL,
+    "optimizer.latent_lr_factor": NOT_NEGATIVE | NULL,
+    "optimizer.schedule": one_of("cosine", "late", "constant"),
+    "optimizer.algorithm.weight_decay": NOT_NEGATIVE,
+    "optimizer.algorithm.history_size": whole(1),
+    "optimizer.algorithm.max_iter": whole(1),
+    "encoder.channels": several(whole(1)),
+    "encoder.hidden": whole(1) | several(whole(1)),
+    "kernel.base_kernel.degree": one_of(0, 1, 2),
+    "kernel.base_kernel.depth": whole(1),
+    "kernel.base_kernel.nu": one_of(0.5, 1.5, 2.5),
+    "dataset.batch_size": whole(1) | one_of("full"),
+    "dataset.batch_videos": whole(1),
+    "dataset.max_train": whole(1) | NULL,
+    "dataset.max_test": whole(1) | NULL,
+    "dataset.num_train_videos": whole(1),
+    "dataset.num_test_videos": whole(1),
+    "dataset.size": whole(1),
+    "dataset.steps_per_epoch": whole(1),
+    "dataset.validation": PART | NULL,
+    "dataset.missing.fraction": SHARE | NULL,
+    "dataset.missing.kind": one_of("random", "block", None),
+    "dataset.missing.split": one_of("test", "train", "both", None),
+    "evaluation.active_sets": whole(1),
+    "evaluation.condition_on": whole(1),
+    "evaluation.evidence_points": whole(2) | NULL,
+    "evaluation.evidence_precision": one_of("float32", "float64"),
+    "model.active_set": SIZE,
+    "model.bound": one_of("svi", "collapsed"),
+    "model.bound_epochs": whole(1) | NULL,
+    "model.components": whole(1),
+    "model.covariance": one_of("full", "diagonal"),
+    "model.features": whole(1) | NULL,
+    "model.geco": POSITIVE | NULL,
+    "model.iterations": whole(1),
+    "model.latent_dim": whole(1),
+    "model.loo_epochs": whole(1) | NULL,
+    "model.noise": POSITIVE,
+    "model.num_inducing": whole(1),
+    "model.objective": one_of("elbo", "loo"),
+    "model.samples": whole(0),
+    "model.share": one_of("none", "inducing", "all"),
+}
+PREDICTS_ITS_BATCH = ("sas", "bayesian_sas", "sas_regression", "sas_classifier")  # from a part of it, the active set
+
+
+def check(requests: Iterable[RunRequest]) -> None:
+    """Raise a UserError that names the first wrong value."""
+    for problem in first_problems(requests).values():
+        raise UserError(problem)
+
+
+def first_problems(requests: Iterable[RunRequest]) -> dict[Path, str]:
+    """What is wrong with the values of runs, by their folders; one sentence each."""
+    with config_loader() as loader:
+        found = ((request.folder, next(problems(request, loader), None)) for request in requests)
+        return {folder: problem for folder, problem in found if problem is not None}
+
+
+def problems(request: RunRequest, loader: ConfigLoader) -> Iterator[str]:
+    """One sentence for each value that a run cannot have. Typed values come first, by the names they were typed by."""
+    values, defaults = dict(leaves(request.config)), dict(leaves(hydra_private.defaults(request.overrides, loader)))
+    typed = [key_of(text) for text in request.overrides]
+    broken = [key for key in dict.fromkeys([*typed, *RULES]) if key in values and not is_right(key, values, defaults)]
+    for key in broken:
+        yield f"{key}={shown(values[key])} must be {rule_of(key, defaults).allowed}"
+    for text, key in zip(request.overrides, typed, strict=True):
+        if text.startswith("+") and not is_read(key, request.config):
+            yield f"{text} has no effect: there is no setting {key}"
+    if not broken:
+        yield from active_set_problems(request)
+
+
+def is_right(key: str, values: dict[str, Any], defaults: dict[str, Any]) -> bool:
+    """Whether a setting has a value that it may have."""
+    return rule_of(key, defaults).holds(values[key])
+
+
+def rule_of(key: str, defaults: dict[str, Any]) -> Rule:
+    """The rule of a setting; without one, the type of its default."""
+    return RULES.get(key) or BY_DEFAULT.get(type(defaults.get(key)), ANYTHING)
+
+
+def leaves(config: Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a nested config by dotted name. A list is one value."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def is_read(key: str, config: Config) -> bool:
+    """Whether something is built from a node above an added setting; what is built checks its own arguments."""
+    *parents, _ = key.split(".")
+    nodes = [config := config.get(name) or {} for name in parents]
+    return any("_target_" in node for node in nodes)
+
+
+def active_set_problems(request: RunRequest) -> Iterator[str]:
+    """An active set that leaves nothing of the batch to predict."""
+    size, batch = request.config["model"].get("active_set"), request.config["dataset"].get("batch_size")
+    if request.model in PREDICTS_ITS_BATCH and is_whole(size) and is_whole(batch) and size >= batch:
+        yield (
+            f"active_set.size={size} must be smaller than dataset.batch_size={batch}: the active set is drawn from the "
+            "batch and predicts the rest of it"
+        )

@@ -1,0 +1,97 @@
+"""Wrong values are named before anything heavy is loaded, alone and in a plan."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from src.launch import cells, values
+from src.launch.hydra_private import ConfigLoader, config_loader
+from src.runs.errors import UserError
+from tests.launch.commands import ROOT, command
+from tests.launch.test_cli import heavy_modules
+
+WRONG = {
+    "active_set.size=oops": "active_set.size=oops must be a whole number of at least 1, or random",
+    "active_set.size=0": "active_set.size=0 must be a whole number of at least 1, or random",
+    "model=vae active_set.size=oops": "active_set.size=oops must be",
+    "active_set.size=512": "active_set.size=512 must be smaller than dataset.batch_size=512: the active set is drawn",
+    "model=sas_classifier active_set.size=600": "active_set.size=600 must be smaller than dataset.batch_size=512",
+    "optimizer.lr=1x-2": "optimizer.lr=1x-2 must be a number above 0",
+    "optimizer.lr=-1": "optimizer.lr=-1 must be a number above 0",
+    "optimizer.lr=inf": "optimizer.lr=inf must be a number above 0",
+    "optimizer.lr=nan": "optimizer.lr=nan must be a number above 0",
+    "optimizer.lr=true": "optimizer.lr=true must be a number above 0",
+    "optimizer.schedule=cosin": "optimizer.schedule=cosin must be cosine or late or constant",
+    "seed=abc": "seed=abc must be a whole number of at least 0",
+    "seed=null": "seed=null must be a whole number of at least 0",
+    "trainer.max_epochs=-1": "trainer.max_epochs=-1 must be a whole number of at least 1",
+    "dataset.validation=1": "dataset.validation=1 must be a number above 0 and below 1, or null",
+    "dataset.missing.kind=holes": "dataset.missing.kind=holes must be random or block or null",
+    "model.latent_dim=2.5": "model.latent_dim=2.5 must be a whole number of at least 1",
+    "encoder.hidden=[64,x]": "encoder.hidden=[64, 'x'] must be a whole number of at least 1, or a list such as",
+    "model.amortised=3": "model.amortised=3 must be true or false",  # by the type of the default, as the next ones
+    "trainer.enable_progress_bar=1": "trainer.enable_progress_bar=1 must be true or false",
+    "model=svgp_vae dataset=rotated_mnist model.aux.object_dim=x": "model.aux.object_dim=x must be a whole number",
+    "model=svgp_vae dataset=rotated_mnist model.variance_range=1": "model.variance_range=1 must be a list",
+    "+foo=1": "+foo=1 has no effect: there is no setting foo",
+    "+evaluation.sets=1": "+evaluation.sets=1 has no effect: there is no setting evaluation.sets",
+}
+RIGHT = [
+    "",
+    "active_set=random dataset.batch_size=full",
+    "active_set.size=511",
+    "model=gplvm active_set.size=600",  # conditions on any training points
+    "model=vae active_set.size=600",
+    "optimizer.lr=1 optimizer.gp_lr_factor=null seed=0",
+    "dataset.max_train=null dataset.validation=0.5 dataset.missing.fraction=1",
+    "encoder.hidden=[64] model.samples=0 model=bayesian_gplvm",
+    "+model.posterior=full +trainer.limit_train_batches=2 +optimizer.algorithm.eps=1e-7",  # what is built checks them
+    "trainer.max_time=00:00:01:00 paths.outputs=elsewhere logger=wandb group=mine",
+    "model=gp_vae model.kernel=${kernel}",
+]
+
+
+@pytest.fixture(scope="module")
+def loader() -> Iterator[ConfigLoader]:
+    with config_loader() as found:
+        yield found
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_value_is_one_sentence(line: str, loader: ConfigLoader) -> None:
+    first = next(values.problems(cells.compose(line.split(), loader), loader))
+    assert first.startswith(WRONG[line])
+
+
+@pytest.mark.parametrize("line", RIGHT)
+def test_right_values_pass(line: str, loader: ConfigLoader) -> None:
+    assert list(values.problems(cells.compose(line.split(), loader), loader)) == []
+
+
+def test_a_check_raises_the_first_problem() -> None:
+    with pytest.raises(UserError, match="seed=x must be"):
+        values.check(cells.cells(["seed=0,x,y"]))
+
+
+def test_every_default_follows_its_rule() -> None:
+    models = ",".join(path.stem for path in (ROOT / "conf" / "model").glob("*.yaml"))
+    assert values.first_problems(cells.cells([f"model={models}"])) == {}
+
+
+@pytest.mark.parametrize("arguments", [["seed=abc"], ["-m", "seed=0,abc"]])
+def test_a_wrong_value_stops_a_command_before_torch(arguments: list[str], tmp_path: Path) -> None:
+    result, loaded = heavy_modules("src.train", *arguments, cwd=tmp_path)
+    assert result.returncode == 1 and "must be a whole number of at least" in result.stderr
+    assert loaded == set() and "Traceback" not in result.stderr and list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_names_the_cell_with_a_wrong_value(tmp_path: Path) -> None:
+    result = command("src.plan", "-m", "model=sas", "seed=0", "active_set.size=100,oops", cwd=tmp_path)
+    right, wrong, *_, counts = result.stdout.splitlines()
+    assert (
+        result.returncode == 1 and right.startswith(". missing") and counts.startswith("2 cells: 1 missing, 1 reject")
+    )
+    assert wrong.startswith("! rejected     sas-digits-oops-s0-") and wrong.endswith(
+        "must be a whole number of at least 1, or random"
+    )
