@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from src.launch import cells, choices, values
-from src.launch.cli import with_hints
-from src.launch.hydra_private import report_errors
+from src.launch.cli import answer
 from src.runs import files, record
 from src.runs.request import RunRequest
 
@@ -35,7 +34,7 @@ def main() -> None:
         "--cancel", action="store_true", help="stop all cells that run or wait; the same sweep resumes them"
     )
     options = parser.parse_args()
-    every, problems, remarks = report_errors(lambda: checked(options.overrides))
+    every, problems, remarks = answer(lambda: checked(options.overrides))
     if options.cancel:
         cancel(every)
     elif options.watch:
@@ -147,6 +146,6 @@ def cancel(every: list[RunRequest]) -> None:
 
 if __name__ == "__main__":
     try:
-        with_hints(main)
+        main()
     except KeyboardInterrupt:
         sys.exit(130)

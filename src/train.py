@@ -7,9 +7,9 @@ from hydra.errors import CompactHydraException
 from omegaconf import DictConfig
 
 from src.launch import choices, sweeps, values
-from src.launch.cli import help_text, with_hints
+from src.launch.cli import answer, help_text
 from src.launch.heavy import heavy
-from src.launch.hydra_private import command_line, report_errors
+from src.launch.hydra_private import check_names, command_line
 from src.runs import record, request
 from src.runs.errors import Interrupted, NumericalError, UserError
 from src.runs.request import RunRequest
@@ -53,10 +53,11 @@ def main() -> None:
     if command_line().help:
         print(help_text())
     elif is_sweep():
-        report_errors(lambda: sweeps.start(command_line().overrides))
+        answer(lambda: sweeps.start(command_line().overrides))
     else:
+        answer(lambda: check_names(command_line().overrides))
         task()
 
 
 if __name__ == "__main__":
-    with_hints(main)
+    main()

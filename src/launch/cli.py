@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from hydra.errors import CompactHydraException, ConfigCompositionException
 
 import conf
 from src.launch import hydra_private
 from src.runs.identity import plain
 
+T = TypeVar("T")
 CONF = Path(conf.__file__).parent
 PLUGINS = {  # options that need an extra: the package that provides them, and the name of the extra
     "hydra/launcher=slurm": ("hydra_submitit_launcher", "slurm"),
@@ -120,14 +123,20 @@ def missing_plugin(arguments: list[str]) -> str | None:
     return None
 
 
-def with_hints(command: Callable[[], None]) -> None:
-    """Run a command; if it fails on a name that does not exist, add suggestions to Hydra's message."""
+def answer(action: Callable[[], T]) -> T:
+    """Run a part of a command, and show its errors in one sentence each.
+
+    For a name that does not exist, suggestions take the place of Hydra's message, which offers to append it (`+name`).
+    """
+
+    def suggesting() -> T:
+        try:
+            return action()
+        except ConfigCompositionException as error:
+            if suggestions := list(hints(sys.argv[1:])):
+                raise CompactHydraException("\n".join(suggestions)) from None
+            raise error
+
     if missing := missing_plugin(sys.argv[1:]):
         sys.exit(missing)
-    try:
-        command()
-    except SystemExit as stop:
-        if stop.code:
-            for hint in hints(sys.argv[1:]):
-                print(hint, file=sys.stderr)
-        raise
+    return hydra_private.report_errors(suggesting)
