@@ -85,14 +85,21 @@ def validation_scores(subject: Subject) -> Scores:
 
 
 @torch.no_grad()
-def draw(subject: Subject, folder: Path) -> None:
-    """Write the figures of all fitting tasks as PNG files."""
+def draw(subject: Subject, folder: Path) -> dict[str, Exception]:
+    """Write the figures of all fitting tasks as PNG files; returns the errors of tasks that could not be drawn."""
     from src.evaluation.canvas import save
 
     folder.mkdir(exist_ok=True)
+    failures: dict[str, Exception] = {}
     for task in fitting(subject):
-        for name, figure in task.figures(subject):
-            save(figure, folder / f"{name}.png")
+        try:
+            for name, figure in task.figures(subject):
+                save(figure, folder / f"{name}.png")
+        except OSError:  # a full disk stops the run, which can be resumed
+            raise
+        except Exception as error:
+            failures[task.name] = error
+    return failures
 
 
 @torch.no_grad()

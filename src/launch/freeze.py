@@ -3,13 +3,11 @@
 import os
 import shutil
 import sys
-from hashlib import sha256
 from pathlib import Path
 
-from src.runs import record
+from src.runs import code, record
 
-CODE = Path(__file__).parents[2]
-PACKAGES = ("src", "conf", "sweeps")
+CODE = code.ROOT
 
 
 def continue_frozen(outputs: Path) -> None:
@@ -23,18 +21,11 @@ def continue_frozen(outputs: Path) -> None:
 
 def freeze(folder: Path) -> Path:
     """Copy code and configs into a subfolder named by a hash of their content; an existing copy is used again."""
-    files = sorted(path for package in PACKAGES for path in (CODE / package).rglob("*") if is_source(path))
-    content = sha256(b"".join(str(path.relative_to(CODE)).encode() + path.read_bytes() for path in files))
-    copy = folder / content.hexdigest()[:12]
+    copy = folder / code.digest(CODE)
     if not copy.exists():
         unfinished = copy.with_suffix(f".{os.getpid()}")
-        for path in files:
+        for path in code.sources(CODE):
             (unfinished / path.relative_to(CODE)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, unfinished / path.relative_to(CODE))
         unfinished.rename(copy)
     return copy
-
-
-def is_source(path: Path) -> bool:
-    """Whether a file is code, a config or a part of them, and not a product of Python."""
-    return path.is_file() and "__pycache__" not in path.parts

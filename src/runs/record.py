@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from src.runs import code
 from src.runs.errors import Interrupted, UserError
 from src.runs.files import read_json, write_json, write_whole
 from src.runs.identity import Config
@@ -81,15 +82,17 @@ def forget_checkpoints(folder: Path) -> None:
 
 
 @contextmanager
-def keep(folder: Path, config: Config) -> Iterator[None]:
+def keep(folder: Path, config: Config, threads: int | None = None) -> Iterator[None]:
     """Keep the record of a run while the body works; one process at a time.
 
-    Afterwards the status is `done`, or `failed` or `interrupted` with the traceback in `log.txt`.
+    It lists every start: when, on which host, and how many threads computed. Afterwards the status is `done`, or
+    `failed` or `interrupted` with the traceback in `log.txt`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder), sigterm_ends_the_process():
-        before, began = read_json(folder / "record.json").get("seconds", 0), time.monotonic()
-        record = new_record()
+        before, began = read_json(folder / "record.json"), time.monotonic()
+        record = {**new_record(), "threads": threads}
+        record["starts"] = [*before.get("starts", []), {key: record[key] for key in ("started", "host", "threads")}]
         write_whole(folder / "config.yaml", OmegaConf.to_yaml(config))
         write_json(folder / "record.json", record)
         try:
@@ -102,7 +105,7 @@ def keep(folder: Path, config: Config) -> Iterator[None]:
             raise
         finally:
             with suppress(OSError):
-                seconds = round(before + time.monotonic() - began, 1)
+                seconds = round(before.get("seconds", 0) + time.monotonic() - began, 1)
                 write_json(folder / "record.json", {**record, "ended": now(), "seconds": seconds})
 
 
@@ -189,6 +192,7 @@ def new_record() -> dict[str, Any]:
         "pid": os.getpid(),
         "started": now(),
         "git": git_revision(),
+        "code": code.digest(),
         "python": platform.python_version(),
         "versions": {package: version(package) for package in PACKAGES},
     }

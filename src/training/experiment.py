@@ -1,14 +1,16 @@
 """One experiment, from its plain config to its results on disk."""
 
+import traceback
 from pathlib import Path
 
+import torch
 from pytorch_lightning import seed_everything
 
 from src.data.module import DataModule
 from src.evaluation import registry
 from src.evaluation.task import Scores, Subject
 from src.models.base import Model, build
-from src.runs import files, identity, record
+from src.runs import code, files, identity, record
 from src.runs.identity import Config
 from src.runs.published import published_values
 from src.runs.specs import make
@@ -22,7 +24,8 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
     outputs = Path(config["paths"]["outputs"])
     folder = outputs / identity.folder_name(config, model_name, dataset_name)
     if record.status(folder) == "done" and not config["rerun"]:
-        print(f"This run is finished (rerun=true repeats it).\n{summary(folder, config, model_name, dataset_name)}")
+        print(f"This run is finished (rerun=true repeats it).{other_code(folder)}")
+        print(summary(folder, config, model_name, dataset_name))
         return files.read_json(folder / "metrics.json")
     record.check_writable(outputs)
     metrics = train_and_evaluate(config, folder, model_name, dataset_name)
@@ -50,7 +53,7 @@ def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_na
         fit(trainer, model, data, folder)
         return {}
     record.make_way(folder)
-    with record.keep(folder, config), boards:
+    with record.keep(folder, config, threads=torch.get_num_threads()), boards:
         fit(trainer, model, data, folder)
         metrics = evaluate(subject(), folder)
         boards.finish(metrics)
@@ -59,12 +62,21 @@ def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_na
 
 
 def evaluate(subject: Subject, folder: Path) -> Scores:
-    """Score, draw and save; the metrics are written last, because their file marks a finished run."""
+    """Score, save and draw. The metrics come first: a figure that cannot be drawn does not fail a run."""
     metrics = registry.scores(subject)
-    registry.draw(subject, folder / "figures")
-    registry.keep(subject, folder / "explorer.npz")
     files.write_json(folder / "metrics.json", metrics)
+    for task, error in registry.draw(subject, folder / "figures").items():
+        print(f"A figure of the task {task} could not be drawn ({record.one_line(error)}); see {folder / 'log.txt'}")
+        record.log(folder, "".join(traceback.format_exception(error)))
+    registry.keep(subject, folder / "explorer.npz")
     return metrics
+
+
+def other_code(folder: Path) -> str:
+    """A sentence for a finished run if the code has changed since, in files that git knows or not."""
+    then = files.read_json(folder / "record.json").get("code")
+    changed = then is not None and then != code.digest()
+    return " The code or its configs have changed since; the numbers are those of then." if changed else ""
 
 
 def make_data(config: Config) -> DataModule:

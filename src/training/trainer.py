@@ -54,17 +54,28 @@ def seconds(max_time: str | dict[str, int] | None) -> float | None:
 
 def fit(trainer: Trainer, model: Model, data: DataModule, folder: Path) -> None:
     """Train, from the last checkpoint if there is one, and save the trained model as `model.ckpt`."""
+    checkpoint = newest_intact(folder)
+    if trainer.is_global_zero:
+        print(f"{folder}: {beginning(checkpoint)}", flush=True)
     model.initialise(data)
     model.train()  # all GPyTorch kernels share a module, which an earlier model may have set to eval mode
     with stops_at_a_checkpoint():
         try:
-            trainer.fit(model, datamodule=data, ckpt_path=newest_intact(folder), weights_only=True)
+            trainer.fit(model, datamodule=data, ckpt_path=checkpoint, weights_only=True)
         except SIGTERMException as stop:  # Lightning noticed the signal first, and would exit with 0
             raise SystemExit(SIGTERM_EXIT) from stop
     model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
     model.finalise(data)
     with written_by_first(trainer, folder / "model.ckpt") as unfinished:
         trainer.save_checkpoint(unfinished, weights_only=True)
+
+
+def beginning(checkpoint: Path | None) -> str:
+    """Where a training begins; reads no weights."""
+    if checkpoint is None:
+        return "a new run"
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    return f"resumes in epoch {state['epoch'] + 1}, after {state['global_step']} steps"
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from src.launch.freeze import PACKAGES
+from src.runs.code import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 TINY = [

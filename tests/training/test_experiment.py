@@ -13,6 +13,7 @@ import torch
 from omegaconf import OmegaConf
 
 from src.evaluate import evaluate_again
+from src.evaluation.latent_space import LatentSpace
 from src.models.bayesian_sas import BayesianSAS
 from src.runs import files, identity, record
 from src.runs.errors import NumericalError, UserError
@@ -98,6 +99,45 @@ def interrupted(*_: object, **__: object) -> None:
 def interrupted_at_step_3(model: BayesianSAS, *_: object) -> None:
     if model.global_step == 3:
         raise KeyboardInterrupt
+
+
+def test_a_figure_that_cannot_be_drawn_does_not_fail_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(LatentSpace, "figures", lambda *_: 1 / 0)
+        folder = small_run(tmp_path)
+    assert record.status(folder) == "done" and (folder / "explorer.npz").exists()
+    assert "A figure of the task latent_space could not be drawn (ZeroDivisionError" in capsys.readouterr().out
+    assert "ZeroDivisionError" in (folder / "log.txt").read_text()
+    assert (folder / "figures" / "reconstructions.png").exists() and not (
+        folder / "figures" / "latent_map.png"
+    ).exists()
+
+
+def test_a_run_says_where_it_is_and_whether_it_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(experiment, "evaluate", interrupted)
+        small_run(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert f"{folder}: a new run" in capsys.readouterr().out
+    small_run(tmp_path)
+    starts = files.read_json(folder / "record.json")["starts"]
+    assert f"{folder}: resumes in epoch" in capsys.readouterr().out
+    assert [start["threads"] for start in starts] == [torch.get_num_threads()] * 2
+
+
+def test_a_finished_run_of_other_code_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_run(tmp_path)
+    small_run(tmp_path)
+    assert "have changed since" not in capsys.readouterr().out
+    monkeypatch.setattr(experiment.code, "digest", lambda: "edited")
+    small_run(tmp_path)
+    assert "The code or its configs have changed since" in capsys.readouterr().out
 
 
 def test_a_failed_run_keeps_its_traceback_and_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

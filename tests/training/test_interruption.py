@@ -96,8 +96,8 @@ def in_the_evaluation(_: int, number: signal.Signals) -> None:
 
 
 def in_the_figures(_: int, number: signal.Signals) -> None:
-    """Send it when all is evaluated, but nothing written."""
-    experiment.registry.draw = lambda *_: send(number)
+    """Send it when all is scored, but no figure drawn."""
+    experiment.registry.draw = lambda *_: send(number) or {}
 
 
 def stopped_run(
