@@ -281,6 +281,26 @@ def test_too_few_dimensions_or_nothing_at_all(save: Callable[..., str], shape: t
         load(save("x.npy", np.zeros(shape)))
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_channels_that_come_last(save: Callable[..., str], channels: int) -> None:
+    with pytest.raises(UserError, match=r"looks like height x width x channels: .* np.moveaxis\(x, -1, 1\)"):
+        load(train=save("x.npy", np.zeros((5, 8, 8, channels), np.uint8)))
+
+
+@pytest.mark.parametrize("shape", [(5, 8, 8), (5, 1, 8, 8), (5, 3, 8, 8)])
+def test_float_images_from_0_to_255(save: Callable[..., str], shape: tuple[int, ...]) -> None:
+    images = np.linspace(0, 255, np.prod(shape), dtype=np.float32).reshape(shape)
+    images[0] = np.nan
+    with pytest.raises(UserError, match="looks like images from 0 to 255: divide them by 255, or save them as uint8"):
+        load(train=save("x.npy", images))
+    for right in (images / 255, images - 128, images * 2, np.full_like(images, np.nan)):
+        load(train=save("x.npy", right))
+
+
+def test_vectors_may_have_any_size(save: Callable[..., str]) -> None:
+    load(train=save("x.npy", np.linspace(0, 255, 40, dtype=np.float32).reshape(10, 4)))
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint16, bool, complex, "U3"])
 def test_types_that_are_neither_bytes_nor_floats(save: Callable[..., str], dtype: type) -> None:
     with pytest.raises(UserError, match=r"must be saved as uint8 .* or as floats"):
