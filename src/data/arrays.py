@@ -140,22 +140,22 @@ def observations(stored: Stored) -> Split:
             array = array.astype(np.float32, copy=False)
     elif array.dtype != np.uint8:
         raise UserError(f"{describe(stored)} must be saved as uint8 (images, 0 to 255) or as floats (used as they are)")
-    check_image(array, stored)
     split = split_of(array[:, None] if array.ndim == 3 else array)
+    check_images(split, stored)
     return replace(split, mask=observed(split, stored.where)) if array.dtype.kind == "f" else split
 
 
-def check_image(array: np.ndarray, stored: Stored) -> None:
-    """Reject images that look as if their channels came last, or as if floats ran from 0 to 255."""
-    if array.ndim == 4 and array.shape[3] in CHANNELS and array.shape[1] not in CHANNELS:
+def check_images(split: Split, stored: Stored) -> None:
+    """Reject images whose channels seem to come last, and floats whose first rows seem to run from 0 to 255."""
+    shape = split.storage.shape
+    if len(shape) == 3 and shape[2] in CHANNELS and shape[0] not in CHANNELS:
         raise UserError(
             f"{describe(stored)} looks like height x width x channels: save it as channels x height x width, "
             "with np.moveaxis(x, -1, 1)"
         )
-    if array.ndim not in (3, 4) or array.dtype.kind != "f":
-        return
-    least, most = (extreme.reduce(array[:ROWS_AT_ONCE], axis=None) for extreme in (np.fmin, np.fmax))  # NaN aside
-    if least >= 0 and BRIGHT < most <= 255:
+    x = next(iter(split.chunks(ROWS_AT_ONCE))).x
+    seen = x[~x.isnan()]
+    if len(shape) == 3 and x.is_floating_point() and seen.numel() and seen.min() >= 0 and BRIGHT < seen.max() <= 255:
         raise UserError(
             f"{describe(stored)} looks like images from 0 to 255: divide them by 255, or save them as uint8, "
             "with x.round().astype(np.uint8)"

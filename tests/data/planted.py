@@ -25,8 +25,8 @@ RECTANGLES = ("src/data/rectangles.py", "tests/data/test_rectangles.py")
 
 
 PLANTED = [
-    mistake("images with channels first are taken for channels last", ARRAYS, "array.shape[3] in CHANNELS", "True"),
-    mistake("floats below 0 may be intensities", ARRAYS, "if least >= 0 and BRIGHT", "if BRIGHT"),
+    mistake("images with channels first are taken for channels last", ARRAYS, "shape[2] in CHANNELS", "True"),
+    mistake("floats below 0 may be intensities", ARRAYS, "seen.min() >= 0 and ", ""),
     mistake(
         "the validation split stays in the training split",
         MODULE,
