@@ -89,10 +89,14 @@ class AutoGP(Predictor):
 
     @torch.no_grad()
     def initialise(self, data: DataModule) -> None:
-        """Take the moments of the data, and start the inducing inputs at the k-means of a part of them."""
+        """Take the moments of the data, and start the inducing inputs at the k-means of a part of them.
+
+        All pixels of an image share one scale: scaled one by one, those that are almost always black would be loudest.
+        """
         from sklearn.cluster import MiniBatchKMeans
 
-        self.inputs.fit(self.as_float(chunk.x).flatten(1) for chunk in data.train.chunks(4096))
+        rows = (self.as_float(chunk.x).flatten(1) for chunk in data.train.chunks(4096))
+        self.inputs.fit(rows, one_scale=self.facts.scale == "image")
         if self.facts.target.kind == "real":
             assert data.train.y is not None
             self.targets.fit([data.train.y])

@@ -23,8 +23,8 @@ class Standardiser(nn.Module):
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("scale", torch.ones(size))
 
-    def fit(self, chunks: Iterable[Tensor]) -> None:
-        """Take the moments of rows [B, D] that come in chunks."""
+    def fit(self, chunks: Iterable[Tensor], one_scale: bool = False) -> None:
+        """Take the moments of rows [B, D] that come in chunks; with `one_scale`, variances are 1 on average only."""
         from sklearn.preprocessing import StandardScaler
 
         scaler = StandardScaler()
@@ -32,6 +32,8 @@ class Standardiser(nn.Module):
             scaler.partial_fit(chunk.cpu().numpy())
         self.mean.copy_(torch.as_tensor(scaler.mean_))
         self.scale.copy_(torch.as_tensor(scaler.scale_))
+        if one_scale:
+            self.scale.fill_(math.sqrt(scaler.var_.mean()) or 1.0)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Standardised rows [B, D]."""

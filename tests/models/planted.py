@@ -358,6 +358,13 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         TEST_LIKELIHOODS,
     ),
     # autogp
+    (
+        "the pixels of an image are scaled one by one",
+        AUTOGP,
+        'one_scale=self.facts.scale == "image"',
+        "one_scale=False",
+        TEST_AUTOGP,
+    ),
     ("a batch counts once", AUTOGP, "self.num_data / len(batch) * (self.log", "(self.log", TEST_AUTOGP),
     ("components without weights", AUTOGP, "(self.log_weights().exp() * fit).sum()", "fit.sum()", TEST_AUTOGP),
     ("the sign of the divergence", AUTOGP, '"kl": -self.divergence()', '"kl": self.divergence()', TEST_AUTOGP),

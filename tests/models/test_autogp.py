@@ -288,6 +288,15 @@ def test_the_start() -> None:
     assert len(model.inducing[0].unique(dim=0)) == 10 and nearest.max() < torch.pdist(rows).median()
 
 
+def test_the_pixels_of_an_image_share_one_scale() -> None:
+    x = torch.randint(0, 256, (60, 1, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    x[:, :, 0] //= 100  # almost always black
+    model: AutoGP = started(Given(x, y=torch.arange(60) % 3), "model=autogp", num_inducing=10)
+    variances = model.standardised(x).var(0, correction=0)
+    torch.testing.assert_close(variances.mean(), torch.tensor(1.0))
+    assert variances[:4].max() < 0.01
+
+
 def test_real_targets_of_other_units_give_the_same_model() -> None:
     data = reals()
     train = data.given.all()

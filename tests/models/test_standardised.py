@@ -34,6 +34,16 @@ def test_moments_are_those_of_all_rows() -> None:
     torch.testing.assert_close(standardise.scale, rows.std(0, correction=0))
 
 
+def test_with_one_scale_the_variances_of_all_columns_have_mean_1() -> None:
+    torch.manual_seed(0)
+    rows, standardise = torch.randn(40, 3).double() * torch.tensor([0.0, 0.1, 4.0]), Standardiser(3).double()
+    standardise.fit(rows.split(7), one_scale=True)
+    assert standardise.scale.unique().numel() == 1
+    torch.testing.assert_close(standardise(rows).var(0, correction=0).mean(), torch.tensor(1.0).double())
+    standardise.fit([torch.full((5, 3), 2.0)], one_scale=True)
+    assert (standardise(torch.full((1, 3), 3.0).double()) == 1).all()  # constant columns are centred only
+
+
 def kernel_spec(name: str) -> dict[str, Any]:
     spec: dict[str, Any] = spec_of("model=autogp", f"kernel={name}")["kernel"]
     return spec
