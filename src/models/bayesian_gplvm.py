@@ -1,6 +1,7 @@
 """Bayesian GP-LVM: inducing points and variational latents.
 
-Titsias & Lawrence, 2010 (collapsed bound); Hensman, Fusi & Lawrence, 2013, and Bui & Turner, 2015 (mini-batches).
+Titsias & Lawrence, 2010 (collapsed bound); Hensman, Fusi & Lawrence, 2013, and Bui & Turner, 2015 (mini-batches);
+Meng, Lee, Soper & Ray, "Regularized Sparse Gaussian Processes" (inducing inputs that follow the latents).
 """
 
 from typing import ClassVar, Literal
@@ -19,11 +20,12 @@ from src.gp.kernels import covariance, widened
 from src.gp.linalg import add_diagonal
 from src.gp.patterns import patterns_by_rows
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
+from src.gp.regularisation import latent_divergence
 from src.gp.sparse import SparseGP, Whitened, make_sparse_gp, optimal_q, prior_covariance, prior_factor, statistics
 from src.models.base import LatentModel, Terms, latents_of
 from src.models.likelihoods import Gaussian
 from src.models.options import GPOptions, LatentOptions, LearningOptions
-from src.models.posterior import Kind, Point, Posterior, kl_to_prior, rows_of
+from src.models.posterior import Free, Kind, Point, Posterior, kl_to_prior, rows_of
 from src.runs.errors import UserError
 from src.runs.specs import make
 
@@ -39,9 +41,13 @@ class BayesianGPLVM(LatentModel):
 
     If values are missing, svi estimates expectations from at least one draw, and the collapsed bound is a sum over the
     patterns of what is missing, with a covariance of q(u) for each output.
+
+    `regularisation` weighs how far the inducing inputs are from the latent means, as one Gaussian from another.
+    `inducing=fixed` leaves the inducing inputs where they start.
     """
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal", "full")
+    inducing: Tensor  # [M, Q]
     q_mean: Tensor  # [M, D], of the whitened inducing values
     q_raw_scale: Tensor  # [M, M] or [D, M, M], the unconstrained factor of their covariance
 
@@ -54,13 +60,16 @@ class BayesianGPLVM(LatentModel):
         bound: Literal["svi", "collapsed"] = "svi",
         num_inducing: int = 100,
         samples: int = 0,
+        regularisation: float | Literal["inducing"] | None = None,
+        inducing: Literal["free", "fixed"] | None = None,
     ) -> None:
         super().__init__(facts, learning, latents.latent_dim)
         self.latents = latents_of(latents, facts, self.posteriors, type(self).__name__)
         self.bound, self.samples = bound, samples
         self.kernel = widened(make(gp.kernel), latents.latent_dim)
         self.likelihood: Gaussian = Gaussian(gp.noise)
-        self.inducing = Parameter(torch.randn(num_inducing, latents.latent_dim))
+        self.regularisation = weight_of(regularisation, num_inducing)
+        self.place_inducing(torch.randn(num_inducing, latents.latent_dim), inducing or "free")
         q_mean, q_raw_scale = torch.zeros(num_inducing, self.data_mean.numel()), raw_scale(torch.eye(num_inducing))
         if bound == "svi":
             self.q_mean, self.q_raw_scale = Parameter(q_mean), Parameter(q_raw_scale)
@@ -69,6 +78,15 @@ class BayesianGPLVM(LatentModel):
             self.register_buffer(
                 "q_raw_scale", q_raw_scale if facts.complete else q_raw_scale.repeat(len(q_mean.mT), 1, 1)
             )
+
+    def place_inducing(self, points: Tensor, how: str) -> None:
+        """Inducing inputs [M, Q] that learn, or stay where they start."""
+        if how not in ("free", "fixed"):
+            raise UserError(f"model.inducing={how} is neither free nor fixed")
+        if how == "free":
+            self.inducing = Parameter(points)
+        else:
+            self.register_buffer("inducing", points)
 
     def check(self, facts: Facts) -> None:
         """The collapsed bound is not a sum over data points; closed forms exist for RBF kernels only."""
@@ -82,6 +100,11 @@ class BayesianGPLVM(LatentModel):
             raise UserError("this kernel has no closed-form expectations: set model.samples=1 or more, or kernel=rbf")
         if len(self.inducing) > self.num_data:
             raise UserError(f"model.num_inducing={len(self.inducing)} must not exceed N = {self.num_data}")
+        if self.regularisation and len(self.inducing) <= self.latent_dim:
+            raise UserError(
+                f"model.regularisation needs a covariance of the inducing inputs: model.num_inducing="
+                f"{len(self.inducing)} must exceed model.latent_dim={self.latent_dim}"
+            )
         exponentials = facts.patterns * self.num_data * len(self.inducing) ** 2
         if self.bound == "collapsed" and not facts.complete and exponentials > MOST_EXPONENTIALS:
             raise UserError(
@@ -145,14 +168,28 @@ class BayesianGPLVM(LatentModel):
         self.q_raw_scale.copy_(raw_scale(torch.linalg.cholesky(torch.linalg.inv(precision)).to(x)))
 
     def objective(self, batch: Batch) -> Terms:
-        """The bound on log p(x): Titsias & Lawrence (collapsed), or Bui & Turner, Eq. 6, with KL[q(z) || N(0, I)]."""
+        """The bound on log p(x): Titsias & Lawrence (collapsed), or Bui & Turner, Eq. 6, with KL[q(z) || N(0, I)].
+
+        With a regulariser it is Meng et al., Eq. 7: the bound less lambda KL[q_Z || q_X].
+        """
         (x, mask), q = self.observed(batch), self.gaussian(batch)
-        kl = self.num_data / len(x) * kl_to_prior(q).sum()
+        terms = {"kl": -self.num_data / len(x) * kl_to_prior(q).sum()}
+        if self.regularisation is not None:
+            terms["regularisation"] = -self.regularisation * self.distance_of_inducing(q.mean)
         if self.bound == "collapsed":
             likelihood, jitter = self.collapsed(x, mask, q)
-            return self.per_value({"likelihood": likelihood, "kl": -kl}, jitter)
+            return self.per_value({"likelihood": likelihood, **terms}, jitter)
         likelihood, kl_u, jitter = self.uncollapsed(x, mask, q)
-        return self.per_value({"likelihood": likelihood, "kl_u": -kl_u, "kl": -kl}, jitter)
+        return self.per_value({"likelihood": likelihood, "kl_u": -kl_u, **terms}, jitter)
+
+    def distance_of_inducing(self, means: Tensor) -> Tensor:
+        """KL[q_Z || q_X] of a batch with latent means [B, Q]: Meng et al., Eq. 8 and 9.
+
+        Free latents have q_X of all N means; those of an encoder, which would have to encode all data for it, that of
+        the batch.
+        """
+        known = self.latents.mean.weight if isinstance(self.latents, Free) else None
+        return latent_divergence(self.inducing, means, known)
 
     def collapsed(self, x: Tensor, mask: Tensor | None, q: Posterior) -> tuple[Tensor, float]:
         """The bound at the optimal q(u); outputs with one pattern of missing values share one."""
@@ -210,6 +247,17 @@ class BayesianGPLVM(LatentModel):
         """Inducing inputs and q(u) belong to the GP."""
         own = [p for p in (self.inducing, self.q_mean, self.q_raw_scale) if isinstance(p, Parameter)]
         return [*super().gp_parameters(), *own]
+
+
+def weight_of(regularisation: float | str | None, num_inducing: int) -> float | None:
+    """lambda; `inducing` stands for M, with which the regulariser is a prior on the inducing inputs (Theorem 1)."""
+    if regularisation is None:
+        return None
+    if regularisation == "inducing":
+        return float(num_inducing)
+    if isinstance(regularisation, str) or regularisation < 0:
+        raise UserError(f"model.regularisation={regularisation} is neither a weight of at least 0 nor inducing")
+    return float(regularisation)
 
 
 def raw_scale(scale: Tensor) -> Tensor:
