@@ -12,7 +12,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal
 from torch.nn import Parameter
 from torch.nn.functional import softplus
 
-from src.data.batch import Batch
+from src.data.batch import Batch, Split
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.bounds import Bound, collapsed_bound, incomplete_bound, optimal_q_of_bound, uncollapsed_bound
@@ -30,6 +30,7 @@ from src.runs.errors import UserError
 from src.runs.specs import make
 
 MOST_EXPONENTIALS = 10**10  # of a collapsed step on incomplete data: about a minute of one core
+CHUNK = 2000  # points that a bound of all data is computed from at a time
 STARTING_POINTS = 1000  # that q(u) of incomplete data starts from
 
 
@@ -190,6 +191,19 @@ class BayesianGPLVM(LatentModel):
         """
         known = self.latents.mean.weight if isinstance(self.latents, Free) else None
         return latent_divergence(self.inducing, means, known)
+
+    @torch.no_grad()
+    def elbo(self, train: Split) -> float:
+        """The bound on log p(x) of the training data without the regulariser, in nats per value."""
+        size = self.num_data if self.bound == "collapsed" else CHUNK
+        total = torch.zeros((), dtype=torch.float64)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            for chunk in train.chunks(size):
+                parts = self.objective(chunk.to(self.device)).parts
+                bound = sum(parts[name] for name in ("likelihood", "kl_u", "kl") if name in parts)
+                total += len(chunk) / self.num_data * bound
+        return total.item()
 
     def collapsed(self, x: Tensor, mask: Tensor | None, q: Posterior) -> tuple[Tensor, float]:
         """The bound at the optimal q(u); outputs with one pattern of missing values share one."""

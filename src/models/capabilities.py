@@ -10,7 +10,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.distributions import Distribution, Independent
 
-from src.data.batch import Batch
+from src.data.batch import Batch, Split
 from src.data.facts import Facts
 from src.models.likelihoods import Likelihood
 from src.models.posterior import Amortised, Free, Posterior
@@ -87,6 +87,19 @@ class Refines(HasLatents, Protocol):
 
     def lower_bound(self, batch: Batch, q: Posterior, given: Any = None, draws: int = 16) -> Tensor:
         """E_q[log p(x | z)] - KL[q(z) || p(z)] of the observed values of each point [B]."""
+
+
+@runtime_checkable
+class HasInducingLatents(HasLatents, Protocol):
+    """Has inducing inputs among its latents, and a bound on log p(x) of its training data."""
+
+    inducing: Tensor  # [M, Q]
+
+    def distance_of_inducing(self, means: Tensor) -> Tensor:
+        """KL[q_Z || q_X] between the inducing inputs and latent means [B, Q]."""
+
+    def elbo(self, train: Split) -> float:
+        """The bound on log p(x) of the training data, in nats per value."""
 
 
 @runtime_checkable
