@@ -1,4 +1,4 @@
-"""Figures of inducing inputs beside the latents that they stand for."""
+"""Figures of inducing inputs beside the latents that they stand for, and of noisy points beside denoised ones."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from src.evaluation.canvas import PAGE, PALETTE, SMALL, add_legend, quiet
-from src.evaluation.figures import array
+from src.evaluation.figures import array, picture_rows, vector_panels
 
 BINS = 40
 PER_ROW = 5
@@ -53,3 +53,19 @@ def mark_inducing(figure: Figure, inducing: Tensor, coordinates: list[int]) -> N
     axes.set(xlim=(left, right), ylim=(bottom, top))
     note = f"{len(across)} inducing inputs" + (f", {outside} outside" if outside else "")
     axes.annotate(f"× {note}", (0.02, 0.02), xycoords="axes fraction", fontsize=SMALL)
+
+
+def denoised(clean: Tensor, noisy: Tensor, mean: Tensor) -> Figure:
+    """Three rows of images, or one panel per row of a table, at most five."""
+    if clean.ndim > 2:
+        grey = {"cmap": "gray", "vmax": 1}
+        rows = {"clean": clean, "noisy": noisy, "reconstruction": mean.clamp(0, 1)}
+        return picture_rows([(name, images, 1.0, grey) for name, images in rows.items()], bar=-1)
+    figure, panels = vector_panels(min(5, len(clean)))
+    d = np.arange(1, clean.shape[1] + 1)
+    for i, axes in enumerate(panels):
+        axes.plot(d, array(noisy[i]), "s", color=PALETTE[5], markersize=3, label="noisy")
+        axes.plot(d, array(clean[i]), "x", color="black", markersize=3, label="clean")
+        axes.plot(d, array(mean[i]), "o", color=PALETTE[0], markersize=2.5, label="reconstruction")
+    add_legend(figure, figure.axes[0].get_legend_handles_labels()[0])
+    return figure
