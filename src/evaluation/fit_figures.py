@@ -52,7 +52,7 @@ def mark_inducing(figure: Figure, inducing: Tensor, coordinates: list[int]) -> N
     axes.plot(across, height, "x", color="black", markersize=3.5, markeredgewidth=0.9)
     axes.set(xlim=(left, right), ylim=(bottom, top))
     note = f"{len(across)} inducing inputs" + (f", {outside} outside" if outside else "")
-    axes.annotate(f"× {note}", (0.02, 0.02), xycoords="axes fraction", fontsize=SMALL)
+    axes.annotate(f"x {note}", (0.02, 0.02), xycoords="axes fraction", fontsize=SMALL)
 
 
 def denoised(clean: Tensor, noisy: Tensor, mean: Tensor) -> Figure:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal
 from torch.nn import Parameter
-from torch.nn.functional import softplus
 
 from src.data.batch import Batch, Split
 from src.data.facts import Facts
@@ -21,8 +20,9 @@ from src.gp.linalg import add_diagonal
 from src.gp.patterns import patterns_by_rows
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
 from src.gp.regularisation import latent_divergence
-from src.gp.sparse import SparseGP, Whitened, make_sparse_gp, optimal_q, prior_covariance, prior_factor, statistics
+from src.gp.sparse import SparseGP, Whitened, optimal_q, prior_factor, statistics
 from src.models.base import LatentModel, Terms, latents_of
+from src.models.inducing import How, InducingPoints, raw_scale, weight_of
 from src.models.likelihoods import Gaussian
 from src.models.options import GPOptions, LatentOptions, LearningOptions
 from src.models.posterior import Free, Kind, Point, Posterior, kl_to_prior, rows_of
@@ -34,7 +34,7 @@ CHUNK = 2000  # points that a bound of all data is computed from at a time
 STARTING_POINTS = 1000  # that q(u) of incomplete data starts from
 
 
-class BayesianGPLVM(LatentModel):
+class BayesianGPLVM(InducingPoints, LatentModel):
     """All D outputs share M inducing inputs and the covariance of q(u), since their optimum is shared.
 
     `bound=svi` learns q(u) from mini-batches; `bound=collapsed` uses the optimal one, on full batches. Expectations
@@ -48,9 +48,6 @@ class BayesianGPLVM(LatentModel):
     """
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal", "full")
-    inducing: Tensor  # [M, Q]
-    q_mean: Tensor  # [M, D], of the whitened inducing values
-    q_raw_scale: Tensor  # [M, M] or [D, M, M], the unconstrained factor of their covariance
 
     def __init__(
         self,
@@ -62,7 +59,7 @@ class BayesianGPLVM(LatentModel):
         num_inducing: int = 100,
         samples: int = 0,
         regularisation: float | Literal["inducing"] | None = None,
-        inducing: Literal["free", "fixed"] | None = None,
+        inducing: How | None = None,
     ) -> None:
         super().__init__(facts, learning, latents.latent_dim)
         self.latents = latents_of(latents, facts, self.posteriors, type(self).__name__)
@@ -71,23 +68,8 @@ class BayesianGPLVM(LatentModel):
         self.likelihood: Gaussian = Gaussian(gp.noise)
         self.regularisation = weight_of(regularisation, num_inducing)
         self.place_inducing(torch.randn(num_inducing, latents.latent_dim), inducing or "free")
-        q_mean, q_raw_scale = torch.zeros(num_inducing, self.data_mean.numel()), raw_scale(torch.eye(num_inducing))
-        if bound == "svi":
-            self.q_mean, self.q_raw_scale = Parameter(q_mean), Parameter(q_raw_scale)
-        else:
-            self.register_buffer("q_mean", q_mean)
-            self.register_buffer(
-                "q_raw_scale", q_raw_scale if facts.complete else q_raw_scale.repeat(len(q_mean.mT), 1, 1)
-            )
-
-    def place_inducing(self, points: Tensor, how: str) -> None:
-        """Inducing inputs [M, Q] that learn, or stay where they start."""
-        if how not in ("free", "fixed"):
-            raise UserError(f"model.inducing={how} is neither free nor fixed")
-        if how == "free":
-            self.inducing = Parameter(points)
-        else:
-            self.register_buffer("inducing", points)
+        learned, outputs = bound == "svi", self.data_mean.numel()
+        self.place_values(outputs, learned, None if learned or facts.complete else outputs)
 
     def check(self, facts: Facts) -> None:
         """The collapsed bound is not a sum over data points; closed forms exist for RBF kernels only."""
@@ -140,9 +122,7 @@ class BayesianGPLVM(LatentModel):
             for rows, outputs in patterns_by_rows(mask):
                 self.set_outputs(outputs, self.optimal(x[rows][:, outputs], rows_of(q, rows)))
         else:
-            optimal = self.optimal(x, q)
-            self.q_mean.copy_(optimal.mean)
-            self.q_raw_scale.copy_(raw_scale(optimal.scale.squeeze(0)))
+            self.set_q_v(self.optimal(x, q))
 
     def optimal(self, x: Tensor, q: Posterior) -> Whitened:
         """The best q(u) given observations x [n, D] with latents q."""
@@ -239,19 +219,9 @@ class BayesianGPLVM(LatentModel):
             return sampled(self.kernel, q.rsample((self.samples,)), self.inducing)
         return lazy_closed_form(self.kernel, q, self.inducing)
 
-    def k_mm(self) -> Tensor:
-        """The covariance of the inducing values."""
-        return prior_covariance(self.kernel, self.inducing)
-
-    def q_v(self) -> Whitened:
-        """q of the whitened inducing values."""
-        diagonal = softplus(self.q_raw_scale.diagonal(dim1=-2, dim2=-1))
-        scale = self.q_raw_scale.tril(-1) + diagonal.diag_embed()
-        return Whitened(self.q_mean, scale.unsqueeze(0) if scale.ndim == 2 else scale)
-
     def given(self, batch: Batch | None = None) -> SparseGP:
         """The GP given q(u), which sums up all training points."""
-        return make_sparse_gp(self.inducing, self.kernel, self.likelihood.noise, self.q_v())
+        return self.sparse_gp()
 
     def decode(self, z: Tensor, given: SparseGP | None = None, aux: Tensor | None = None) -> Normal:
         """The predictive distribution at z."""
@@ -259,21 +229,4 @@ class BayesianGPLVM(LatentModel):
 
     def gp_parameters(self) -> list[Parameter]:
         """Inducing inputs and q(u) belong to the GP."""
-        own = [p for p in (self.inducing, self.q_mean, self.q_raw_scale) if isinstance(p, Parameter)]
-        return [*super().gp_parameters(), *own]
-
-
-def weight_of(regularisation: float | str | None, num_inducing: int) -> float | None:
-    """lambda; `inducing` stands for M, with which the regulariser is a prior on the inducing inputs (Theorem 1)."""
-    if regularisation is None:
-        return None
-    if regularisation == "inducing":
-        return float(num_inducing)
-    if isinstance(regularisation, str) or regularisation < 0:
-        raise UserError(f"model.regularisation={regularisation} is neither a weight of at least 0 nor inducing")
-    return float(regularisation)
-
-
-def raw_scale(scale: Tensor) -> Tensor:
-    """The unconstrained form of a lower triangular factor: its diagonal through the inverse of softplus."""
-    return scale.tril(-1) + scale.diagonal().expm1().log().diag()
+        return [*super().gp_parameters(), *self.inducing_parameters()]

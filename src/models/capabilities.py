@@ -123,6 +123,14 @@ class Predicts(Protocol):
 
 
 @runtime_checkable
+class PredictsFunctions(Predicts, Protocol):
+    """Also predicts the function behind the targets, which have noise."""
+
+    def predict_function(self, x: Tensor, given: Any = None) -> Distribution:
+        """The distribution of f at observations x."""
+
+
+@runtime_checkable
 class PredictsFromPoints(Predicts, Protocol):
     """Predicts given a number of training points, its active set."""
 
