@@ -5,6 +5,7 @@ Titsias, 2009 (SGPR, collapsed); Hensman, Fusi & Lawrence, 2013 (SVGP, mini-batc
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -33,7 +34,7 @@ class SparseRegression(InducingPoints, Predictor):
     """P real targets with one kernel, one noise and one set of inducing inputs, so that they share a covariance.
 
     `bound=svi` learns q(u) from mini-batches; `bound=collapsed` uses the optimal one, on full batches. Inducing inputs
-    start at the k-means of the inputs, or evenly spaced over their range if there is one input.
+    start at the k-means of the inputs, or evenly spaced over an interval of a single input.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class SparseRegression(InducingPoints, Predictor):
         num_inducing: int = 100,
         regularisation: float | Literal["inducing"] | None = None,
         inducing: How = "free",
-        start: Literal["kmeans", "even"] = "kmeans",
+        start: Literal["kmeans"] | Sequence[float] = "kmeans",
         standardise: bool = True,
     ) -> None:
         super().__init__(facts, learning)
@@ -63,10 +64,6 @@ class SparseRegression(InducingPoints, Predictor):
         super().check(facts)
         if facts.target.kind != "real":
             raise UserError("model=sparse_regression predicts real numbers: use model=autogp for classes")
-        if self.bound not in ("svi", "collapsed") or self.start not in ("kmeans", "even"):
-            raise UserError(
-                f"model.bound={self.bound} must be svi or collapsed, and model.start={self.start} kmeans or even"
-            )
         if self.bound == "collapsed" and facts.batch_size < self.num_data:
             raise UserError(
                 f"model.bound=collapsed needs all {self.num_data} points in every batch (dataset.batch_size=full), "
@@ -74,8 +71,12 @@ class SparseRegression(InducingPoints, Predictor):
             )
         if len(self.inducing) > self.num_data:
             raise UserError(f"model.num_inducing={len(self.inducing)} must not exceed N = {self.num_data}")
-        if self.start == "even" and self.inducing.shape[1] > 1:
-            raise UserError(f"model.start=even needs one input, not {self.inducing.shape[1]}: use model.start=kmeans")
+        if self.start != "kmeans" and (
+            self.inducing.shape[1] > 1 or len(self.start) != 2 or isinstance(self.start, str)
+        ):
+            raise UserError(
+                f"model.start={self.start} is neither kmeans nor, for data with one input, an interval such as [0,1]"
+            )
 
     @torch.no_grad()
     def initialise(self, data: DataModule) -> None:
@@ -85,14 +86,13 @@ class SparseRegression(InducingPoints, Predictor):
             self.inputs.fit(self.as_float(chunk.x).flatten(1) for chunk in data.train.chunks(4096))
             self.targets.fit([data.train.y])
         part = data.train.draw(max(PART, len(self.inducing)), self.seed)
-        rows = self.rows(part.x)
-        self.inducing.copy_(self.evenly_spaced(rows) if self.start == "even" else self.centres(rows))
+        self.inducing.copy_(self.centres(self.rows(part.x)) if self.start == "kmeans" else self.evenly_spaced())
         self.set_optimal(part)
 
-    def evenly_spaced(self, rows: Tensor) -> Tensor:
-        """Inducing inputs [M, 1] from the lowest to the highest of the inputs [n, 1]."""
-        steps = torch.linspace(0, 1, len(self.inducing), dtype=rows.dtype).unsqueeze(1)
-        return rows.min() + steps * (rows.max() - rows.min())
+    def evenly_spaced(self) -> Tensor:
+        """Inducing inputs [M, 1] from one end of an interval to the other."""
+        low, high = map(float, self.start)
+        return self.inputs(torch.linspace(low, high, len(self.inducing)).unsqueeze(1).to(self.inducing))
 
     def centres(self, rows: Tensor) -> Tensor:
         """The k-means [M, D] of the inputs [n, D]."""
@@ -152,7 +152,7 @@ class SparseRegression(InducingPoints, Predictor):
     def predict_function(self, x: Tensor, given: SparseGP | None = None) -> Normal:
         """p(f(x)): the same without the noise."""
         mean, variance = (given or self.given()).predict(self.rows(x))
-        return self.in_units(mean, variance - self.likelihood.noise)
+        return self.in_units(mean, (variance - self.likelihood.noise).clamp_min(1e-10))
 
     def in_units(self, mean: Tensor, variance: Tensor) -> Normal:
         """Means [B, P] and variances [B] of standardised targets in the units of the data."""

@@ -67,16 +67,26 @@ def test_six_images_are_chosen_the_same_in_every_run() -> None:
 
 
 def test_nothing_is_scored_unless_it_is_asked_for() -> None:
-    assert Denoising().scores(subject(Known, table(), )) == {}
+    assert (
+        Denoising().scores(
+            subject(
+                Known,
+                table(),
+            )
+        )
+        == {}
+    )
     assert list(Denoising().figures(subject(Known, table()))) == []
 
 
 @pytest.mark.parametrize(("model", "data"), [(Known, table()), (Pixels, images())])
 def test_the_figure_shows_clean_noisy_and_denoised_points(model: type[Known], data: MadeUp) -> None:
     ((name, figure),) = Denoising().figures(subject(model, data, denoising=1.0))
-    labels = [axes.get_ylabel() for axes in figure.axes] if model is Pixels else [
-        text.get_text() for text in figure.legends[0].get_texts()
-    ]
+    labels = (
+        [axes.get_ylabel() for axes in figure.axes]
+        if model is Pixels
+        else [text.get_text() for text in figure.legends[0].get_texts()]
+    )
     assert name == "denoising" and set(labels) == {"clean", "noisy", "reconstruction"}
 
 

@@ -68,7 +68,7 @@ def test_it_is_scored_on_request_or_if_there_is_no_test_part() -> None:
 def test_it_takes_models_with_inducing_inputs_among_their_latents() -> None:
     data = MadeUp(points(5))
     assert Fit().fits(KnownInducing(data.facts), data) and not Fit().fits(Known(data.facts), data)
-    with pytest.raises(UserError, match="evaluation.fit=true needs inducing inputs among the latents"):
+    with pytest.raises(UserError, match="fit=true needs inducing inputs among the latents"):
         Fit().check(Known(data.facts), data, SETTINGS | {"fit": True})
     Fit().check(Known(data.facts), data, SETTINGS)
 

@@ -257,7 +257,7 @@ def test_no_weight_is_the_model_without_a_regulariser_digit_by_digit(bound: str,
     plain, zero = (regularised(data, weight, bound=bound, amortised=amortised) for weight in (None, 0))
     losses = [model.objective(rows(data)).loss for model in (plain, zero)]
     assert losses[0].item() == losses[1].item()
-    for model, loss in zip((plain, zero), losses, strict=True):
+    for loss in losses:
         loss.backward()
     for (name, p), q in zip(plain.named_parameters(), zero.parameters(), strict=True):
         assert torch.equal(p.grad.to_dense(), q.grad.to_dense()), name
