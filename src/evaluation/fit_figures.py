@@ -35,8 +35,8 @@ def densities(axes: Axes, means: np.ndarray, inducing: np.ndarray) -> None:
     """Histograms on common axes, each of area one."""
     quiet(axes)
     edges = np.linspace(min(means.min(), inducing.min()), max(means.max(), inducing.max()), BINS + 1)
-    coarse = edges[:: BINS // 10]
-    axes.hist(means, edges, density=True, color=PALETTE[4], label="latent means")
+    coarse = edges[:: BINS // 10].tolist()
+    axes.hist(means, edges.tolist(), density=True, color=PALETTE[4], label="latent means")
     axes.hist(inducing, coarse, density=True, histtype="step", color=PALETTE[5], label="inducing inputs")
     axes.plot(inducing, np.zeros_like(inducing), "|", color=PALETTE[5], markersize=6, markeredgewidth=0.7)
     axes.set_yticks([])
