@@ -44,6 +44,7 @@ class DataModule(LightningDataModule):
     binary: bool = False  # True if every value is 0 or 1
     fresh: bool = False  # True if every training batch is newly generated and not part of `train`
     test_is_train: ClassVar[bool] = False  # True if there is no test part, so that the training points stand for it
+    noise_free_test: ClassVar[bool] = False  # True if test targets are values of the function behind the data
     objects: Tensor | None = None  # [objects, *shape], one picture per object of the column `object`
     columns: tuple[str, ...] = ()  # the names of a table's columns
     classes: tuple[str, ...] = ()  # the names of the classes, in the order of their ids

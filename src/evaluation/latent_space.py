@@ -15,7 +15,7 @@ from torch.distributions import Normal
 
 from src.data.batch import Batch
 from src.evaluation.task import Arrays, Subject, Task, decoded
-from src.models.capabilities import HasLatents
+from src.models.capabilities import HasInducingLatents, HasLatents
 from src.models.likelihoods import masked
 from src.runs.randomness import stream
 
@@ -37,8 +37,8 @@ class LatentSpace(Task):
         return isinstance(model, HasLatents)
 
     def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
-        """The map of the test points, and observations decoded across the latent plane."""
-        from src.evaluation import figures
+        """The map of the test points and any inducing inputs, and observations decoded across the latent plane."""
+        from src.evaluation import figures, fit_figures
 
         def decode(z: Tensor) -> Normal:
             return Normal(*subject.decode(z), validate_args=False)
@@ -47,7 +47,11 @@ class LatentSpace(Task):
         labels = data.test.y if data.facts.target.kind == "class" else None
         kind = "images" if data.facts.scale == "image" else "points"
         title = f"{type(subject.model).__name__}, {len(z)} test {kind}"
-        yield "latent_map", figures.latent_map(z, labels, decode, title, data.facts.classes)
+        latent_map = figures.latent_map(z, labels, decode, title, data.facts.classes)
+        if isinstance(subject.model, HasInducingLatents):
+            coordinates = figures.latent_grid(z, side=2).coordinates
+            fit_figures.mark_inducing(latent_map, subject.model.inducing, coordinates)
+        yield "latent_map", latent_map
         yield "decoded_grid", figures.decoded_grid(z, decode, data.facts.shape)
 
     def artifacts(self, subject: Subject) -> Arrays:

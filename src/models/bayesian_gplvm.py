@@ -1,6 +1,7 @@
 """Bayesian GP-LVM: inducing points and variational latents.
 
-Titsias & Lawrence, 2010 (collapsed bound); Hensman, Fusi & Lawrence, 2013, and Bui & Turner, 2015 (mini-batches).
+Titsias & Lawrence, 2010 (collapsed bound); Hensman, Fusi & Lawrence, 2013, and Bui & Turner, 2015 (mini-batches);
+Meng, Lee, Soper & Ray, "Regularized Sparse Gaussian Processes" (inducing inputs that follow the latents).
 """
 
 from typing import ClassVar, Literal
@@ -9,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal
 from torch.nn import Parameter
-from torch.nn.functional import softplus
 
-from src.data.batch import Batch
+from src.data.batch import Batch, Split
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.bounds import Bound, collapsed_bound, incomplete_bound, optimal_q_of_bound, uncollapsed_bound
@@ -19,19 +19,22 @@ from src.gp.kernels import covariance, widened
 from src.gp.linalg import add_diagonal
 from src.gp.patterns import patterns_by_rows
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
-from src.gp.sparse import SparseGP, Whitened, make_sparse_gp, optimal_q, prior_covariance, prior_factor, statistics
+from src.gp.regularisation import latent_divergence
+from src.gp.sparse import SparseGP, Whitened, optimal_q, prior_factor, statistics
 from src.models.base import LatentModel, Terms, latents_of
+from src.models.inducing import How, InducingPoints, raw_scale, weight_of
 from src.models.likelihoods import Gaussian
 from src.models.options import GPOptions, LatentOptions, LearningOptions
-from src.models.posterior import Kind, Point, Posterior, kl_to_prior, rows_of
+from src.models.posterior import Free, Kind, Point, Posterior, kl_to_prior, rows_of
 from src.runs.errors import UserError
 from src.runs.specs import make
 
 MOST_EXPONENTIALS = 10**10  # of a collapsed step on incomplete data: about a minute of one core
+CHUNK = 2000  # points that a bound of all data is computed from at a time
 STARTING_POINTS = 1000  # that q(u) of incomplete data starts from
 
 
-class BayesianGPLVM(LatentModel):
+class BayesianGPLVM(InducingPoints, LatentModel):
     """All D outputs share M inducing inputs and the covariance of q(u), since their optimum is shared.
 
     `bound=svi` learns q(u) from mini-batches; `bound=collapsed` uses the optimal one, on full batches. Expectations
@@ -39,11 +42,12 @@ class BayesianGPLVM(LatentModel):
 
     If values are missing, svi estimates expectations from at least one draw, and the collapsed bound is a sum over the
     patterns of what is missing, with a covariance of q(u) for each output.
+
+    `regularisation` weighs how far the inducing inputs are from the latent means, as one Gaussian from another.
+    `inducing=fixed` leaves the inducing inputs where they start.
     """
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal", "full")
-    q_mean: Tensor  # [M, D], of the whitened inducing values
-    q_raw_scale: Tensor  # [M, M] or [D, M, M], the unconstrained factor of their covariance
 
     def __init__(
         self,
@@ -54,21 +58,18 @@ class BayesianGPLVM(LatentModel):
         bound: Literal["svi", "collapsed"] = "svi",
         num_inducing: int = 100,
         samples: int = 0,
+        regularisation: float | Literal["inducing"] | None = None,
+        inducing: How | None = None,
     ) -> None:
         super().__init__(facts, learning, latents.latent_dim)
         self.latents = latents_of(latents, facts, self.posteriors, type(self).__name__)
         self.bound, self.samples = bound, samples
         self.kernel = widened(make(gp.kernel), latents.latent_dim)
         self.likelihood: Gaussian = Gaussian(gp.noise)
-        self.inducing = Parameter(torch.randn(num_inducing, latents.latent_dim))
-        q_mean, q_raw_scale = torch.zeros(num_inducing, self.data_mean.numel()), raw_scale(torch.eye(num_inducing))
-        if bound == "svi":
-            self.q_mean, self.q_raw_scale = Parameter(q_mean), Parameter(q_raw_scale)
-        else:
-            self.register_buffer("q_mean", q_mean)
-            self.register_buffer(
-                "q_raw_scale", q_raw_scale if facts.complete else q_raw_scale.repeat(len(q_mean.mT), 1, 1)
-            )
+        self.regularisation = weight_of(regularisation, num_inducing)
+        self.place_inducing(torch.randn(num_inducing, latents.latent_dim), inducing or "free")
+        learned, outputs = bound == "svi", self.data_mean.numel()
+        self.place_values(outputs, learned, None if learned or facts.complete else outputs)
 
     def check(self, facts: Facts) -> None:
         """The collapsed bound is not a sum over data points; closed forms exist for RBF kernels only."""
@@ -82,6 +83,11 @@ class BayesianGPLVM(LatentModel):
             raise UserError("this kernel has no closed-form expectations: set model.samples=1 or more, or kernel=rbf")
         if len(self.inducing) > self.num_data:
             raise UserError(f"model.num_inducing={len(self.inducing)} must not exceed N = {self.num_data}")
+        if self.regularisation and len(self.inducing) <= self.latent_dim:
+            raise UserError(
+                f"model.regularisation needs a covariance of the inducing inputs: model.num_inducing="
+                f"{len(self.inducing)} must exceed model.latent_dim={self.latent_dim}"
+            )
         exponentials = facts.patterns * self.num_data * len(self.inducing) ** 2
         if self.bound == "collapsed" and not facts.complete and exponentials > MOST_EXPONENTIALS:
             raise UserError(
@@ -116,9 +122,7 @@ class BayesianGPLVM(LatentModel):
             for rows, outputs in patterns_by_rows(mask):
                 self.set_outputs(outputs, self.optimal(x[rows][:, outputs], rows_of(q, rows)))
         else:
-            optimal = self.optimal(x, q)
-            self.q_mean.copy_(optimal.mean)
-            self.q_raw_scale.copy_(raw_scale(optimal.scale.squeeze(0)))
+            self.set_q_v(self.optimal(x, q))
 
     def optimal(self, x: Tensor, q: Posterior) -> Whitened:
         """The best q(u) given observations x [n, D] with latents q."""
@@ -145,14 +149,41 @@ class BayesianGPLVM(LatentModel):
         self.q_raw_scale.copy_(raw_scale(torch.linalg.cholesky(torch.linalg.inv(precision)).to(x)))
 
     def objective(self, batch: Batch) -> Terms:
-        """The bound on log p(x): Titsias & Lawrence (collapsed), or Bui & Turner, Eq. 6, with KL[q(z) || N(0, I)]."""
+        """The bound on log p(x): Titsias & Lawrence (collapsed), or Bui & Turner, Eq. 6, with KL[q(z) || N(0, I)].
+
+        With a regulariser it is Meng et al., Eq. 7: the bound less lambda KL[q_Z || q_X].
+        """
         (x, mask), q = self.observed(batch), self.gaussian(batch)
-        kl = self.num_data / len(x) * kl_to_prior(q).sum()
+        terms = {"kl": -self.num_data / len(x) * kl_to_prior(q).sum()}
+        if self.regularisation is not None:
+            terms["regularisation"] = -self.regularisation * self.distance_of_inducing(q.mean)
         if self.bound == "collapsed":
             likelihood, jitter = self.collapsed(x, mask, q)
-            return self.per_value({"likelihood": likelihood, "kl": -kl}, jitter)
+            return self.per_value({"likelihood": likelihood, **terms}, jitter)
         likelihood, kl_u, jitter = self.uncollapsed(x, mask, q)
-        return self.per_value({"likelihood": likelihood, "kl_u": -kl_u, "kl": -kl}, jitter)
+        return self.per_value({"likelihood": likelihood, "kl_u": -kl_u, **terms}, jitter)
+
+    def distance_of_inducing(self, means: Tensor) -> Tensor:
+        """KL[q_Z || q_X] of a batch with latent means [B, Q]: Meng et al., Eq. 8 and 9.
+
+        Free latents have q_X of all N means; those of an encoder, which would have to encode all data for it, that of
+        the batch.
+        """
+        known = self.latents.mean.weight if isinstance(self.latents, Free) else None
+        return latent_divergence(self.inducing, means, known)
+
+    @torch.no_grad()
+    def elbo(self, train: Split) -> float:
+        """The bound on log p(x) of the training data without the regulariser, in nats per value."""
+        size = self.num_data if self.bound == "collapsed" else CHUNK
+        total = torch.zeros((), dtype=torch.float64)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            for chunk in train.chunks(size):
+                parts = self.objective(chunk.to(self.device)).parts
+                bound = sum(parts[name] for name in ("likelihood", "kl_u", "kl") if name in parts)
+                total += len(chunk) / self.num_data * bound
+        return total.item()
 
     def collapsed(self, x: Tensor, mask: Tensor | None, q: Posterior) -> tuple[Tensor, float]:
         """The bound at the optimal q(u); outputs with one pattern of missing values share one."""
@@ -188,19 +219,9 @@ class BayesianGPLVM(LatentModel):
             return sampled(self.kernel, q.rsample((self.samples,)), self.inducing)
         return lazy_closed_form(self.kernel, q, self.inducing)
 
-    def k_mm(self) -> Tensor:
-        """The covariance of the inducing values."""
-        return prior_covariance(self.kernel, self.inducing)
-
-    def q_v(self) -> Whitened:
-        """q of the whitened inducing values."""
-        diagonal = softplus(self.q_raw_scale.diagonal(dim1=-2, dim2=-1))
-        scale = self.q_raw_scale.tril(-1) + diagonal.diag_embed()
-        return Whitened(self.q_mean, scale.unsqueeze(0) if scale.ndim == 2 else scale)
-
     def given(self, batch: Batch | None = None) -> SparseGP:
         """The GP given q(u), which sums up all training points."""
-        return make_sparse_gp(self.inducing, self.kernel, self.likelihood.noise, self.q_v())
+        return self.sparse_gp()
 
     def decode(self, z: Tensor, given: SparseGP | None = None, aux: Tensor | None = None) -> Normal:
         """The predictive distribution at z."""
@@ -208,10 +229,4 @@ class BayesianGPLVM(LatentModel):
 
     def gp_parameters(self) -> list[Parameter]:
         """Inducing inputs and q(u) belong to the GP."""
-        own = [p for p in (self.inducing, self.q_mean, self.q_raw_scale) if isinstance(p, Parameter)]
-        return [*super().gp_parameters(), *own]
-
-
-def raw_scale(scale: Tensor) -> Tensor:
-    """The unconstrained form of a lower triangular factor: its diagonal through the inverse of softplus."""
-    return scale.tril(-1) + scale.diagonal().expm1().log().diag()
+        return [*super().gp_parameters(), *self.inducing_parameters()]

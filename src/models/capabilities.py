@@ -10,7 +10,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.distributions import Distribution, Independent
 
-from src.data.batch import Batch
+from src.data.batch import Batch, Split
 from src.data.facts import Facts
 from src.models.likelihoods import Likelihood
 from src.models.posterior import Amortised, Free, Posterior
@@ -90,6 +90,19 @@ class Refines(HasLatents, Protocol):
 
 
 @runtime_checkable
+class HasInducingLatents(HasLatents, Protocol):
+    """Has inducing inputs among its latents, and a bound on log p(x) of its training data."""
+
+    inducing: Tensor  # [M, Q]
+
+    def distance_of_inducing(self, means: Tensor) -> Tensor:
+        """KL[q_Z || q_X] between the inducing inputs and latent means [B, Q]."""
+
+    def elbo(self, train: Split) -> float:
+        """The bound on log p(x) of the training data, in nats per value."""
+
+
+@runtime_checkable
 class Predicts(Protocol):
     """Predicts targets from observations."""
 
@@ -107,6 +120,14 @@ class Predicts(Protocol):
 
     def given(self, batch: Batch | None = None) -> Any:
         """What `predict` conditions on."""
+
+
+@runtime_checkable
+class PredictsFunctions(Predicts, Protocol):
+    """Also predicts the function behind the targets, which have noise."""
+
+    def predict_function(self, x: Tensor, given: Any = None) -> Distribution:
+        """The distribution of f at observations x."""
 
 
 @runtime_checkable

@@ -22,6 +22,7 @@ MOTION = ("src/data/motion.py", "tests/data/test_motion.py")
 FACES = ("src/data/faces.py", "tests/data/test_faces.py")
 TEXTURES = ("src/data/textures.py", "tests/data/test_textures.py")
 RECTANGLES = ("src/data/rectangles.py", "tests/data/test_rectangles.py")
+TOY_CURVE = ("src/data/toy_curve.py", "tests/data/test_toy_curve.py")
 
 
 PLANTED = [
@@ -236,4 +237,13 @@ PLANTED = [
     mistake("16 comes before 2", TABLE, "int(part) if i % 2 else part", "part"),
     mistake("rows are counted from 0", TABLE, "row {row + 1} (counted", "row {row} (counted"),
     mistake("names of rows are observed", TABLE, "None if named else 0", "None"),
+    mistake(
+        "noise before inputs",
+        TOY_CURVE,
+        "x = random.rand(POINTS, 1)",
+        "x = (random.randn(POINTS, 1), random.rand(POINTS, 1))[1]",
+    ),
+    mistake(
+        "test targets have noise", TOY_CURVE, "of_arrays(grid, curve(grid))", "of_arrays(grid, curve(grid) + NOISE)"
+    ),
 ]

@@ -295,4 +295,31 @@ PLANTED: list[Mistake] = [
     mistake("raw values are encoded", files("embedding"), "split if scale is None else scale.applied(split)", "split"),
     mistake("means for variances", files("embedding"), '("mean", "variance"))', '("mean", "mean"))'),
     mistake("data are replaced by latents", files("embedding"), "path.resolve() == source.resolve()", "path == source"),
+    mistake(
+        "latents of training points are searched for", files("fit"), "subject.train_latents\n", "subject.test_latents\n"
+    ),
+    mistake("missing training values count", files("fit"), "chunk.observed", "chunk.x.numel()"),
+    mistake("the fit of every run", files("fit"), "subject.data.test_is_train or bool(", "True or bool("),
+    mistake("the fit without its root", files("fit"), "(total / values).sqrt()", "(total / values)"),
+    mistake("noisy points are known", files("denoising"), "split_of(noisy), seen=False", "split_of(noisy), seen=True"),
+    mistake("clean points are encoded", files("denoising"), "split_of(noisy), seen", "split_of(clean), seen"),
+    mistake("errors to the noisy points", files("denoising"), "rmse(denoised - clean)", "rmse(denoised - noisy)"),
+    mistake("noise replaces values", files("denoising"), "values.scatter_add(1", "values.scatter(1"),
+    mistake(
+        "noise on the first column",
+        files("denoising"),
+        ".argsort(1)[:, :count]",
+        ".argsort(1).sort(1).values[:, :count]",
+    ),
+    mistake(
+        "pixels beyond black and white", files("denoising"), 'noisy if scale == "table" else noisy.clamp(0, 1)', "noisy"
+    ),
+    mistake(
+        "other images in every run",
+        files("denoising"),
+        "test.draw(IMAGES, stream(0, IMAGES))",
+        "test.draw(IMAGES, torch.seed())",
+    ),
+    mistake("the density of noisy targets", files("function"), "model.predict_function(", "model.predict("),
+    mistake("the density of the last chunk", files("function"), "total += p.", "total = p."),
 ]

@@ -13,6 +13,7 @@ PATTERNS = ("src/gp/patterns.py", "tests/gp/test_patterns.py")
 QUADRATIC_BOUND = ("src/gp/quadratic_bound.py", "tests/gp/test_quadratic_bound.py")
 MIXTURE = ("src/gp/mixture.py", "tests/gp/test_mixture.py")
 LEAVE_ONE_OUT = ("src/gp/leave_one_out.py", "tests/gp/test_leave_one_out.py")
+REGULARISATION = ("src/gp/regularisation.py", "tests/gp/test_regularisation.py")
 LINALG = ("src/gp/linalg.py", "tests/gp/test_linalg.py")
 
 PLANTED = [
@@ -160,6 +161,47 @@ PLANTED = [
             "zeros are ones": ("(2 * t - 1) * mean", "mean"),
             "two steps of the mean": ("return y - inverse @ y", "return y - 2 * inverse @ y"),
             "no momentum": ("new + age / (age + 3) * step", "new"),
+        },
+        REGULARISATION: {
+            "the divergence in the other direction": (
+                "divergence(moments(inducing), moments(means, known))",
+                "divergence(moments(means, known), moments(inducing))",
+            ),
+            "the signs of Lemma 3 as printed": (
+                "(chol_p.diagonal().log() - chol_q.diagonal().log())",
+                "(chol_p.diagonal().log() + chol_q.diagonal().log())",
+            ),
+            "+ Q for - Q": ("log_ratio - len(q.mean)", "log_ratio + len(q.mean)"),
+            "half the log-determinant of a latent Gaussian": ("log_ratio = 2 * (chol_p", "log_ratio = (chol_p"),
+            "no distance of the means": ("+ spread + distance)", "+ spread)"),
+            "latent means as constants": (
+                "around, fixed = points - centre",
+                "around, fixed = points.detach() - centre",
+            ),
+            "the Gaussian of a batch for that of all points": (
+                "points.detach() if known is None else known.detach().double()",
+                "points.detach()",
+            ),
+            "a batch counts as all points": ("fixed.mT @ fixed) / len(points)", "fixed.mT @ fixed) / len(known)"),
+            "the sample covariance": (
+                "(known - centre).mT @ (known - centre) / len(known)",
+                "(known - centre).mT @ (known - centre) / (len(known) - 1)",
+            ),
+            "the farthest inducing input": (".argmin(1)", ".argmax(1)"),
+            "each inducing input to its nearest point": (
+                "torch.cdist(x.detach(), inducing.detach())",
+                "torch.cdist(inducing.detach(), x.detach())",
+            ),
+            "squared distances": (
+                "torch.linalg.vector_norm(x - inducing[nearest], dim=1).sum()",
+                "(x - inducing[nearest]).square().sum()",
+            ),
+            "one divergence of the two": (
+                "(var_x + square) / var_z + (var_z + square) / var_x - 2",
+                "(var_x + square) / var_z - 1",
+            ),
+            "sample variances in the ASKL": (".var(0, correction=0)", ".var(0)"),
+            "the sum over dimensions": ("/ var_x - 2)).mean()", "/ var_x - 2)).sum()"),
         },
     }.items()
     for name, (old, new) in mistakes.items()

@@ -15,6 +15,8 @@ SAS_PREDICTORS, TEST_SAS_PREDICTORS = "src/models/sas_predictors.py", "tests/mod
 BAYESIAN_SAS, TEST_BAYESIAN_SAS = "src/models/bayesian_sas.py", "tests/models/test_bayesian_sas.py"
 GPLVM, TEST_GPLVM = "src/models/gplvm.py", "tests/models/test_gplvm.py"
 BAYESIAN_GPLVM, TEST_BAYESIAN_GPLVM = "src/models/bayesian_gplvm.py", "tests/models/test_bayesian_gplvm.py"
+INDUCING, SPARSE_REGRESSION = "src/models/inducing.py", "src/models/sparse_regression.py"
+TEST_SPARSE_REGRESSION = "tests/models/test_sparse_regression.py"
 AUTOGP, TEST_AUTOGP = "src/models/autogp.py", "tests/models/test_autogp.py"
 STANDARDISED, TEST_STANDARDISED = "src/models/standardised.py", "tests/models/test_standardised.py"
 VAE, TEST_VAE = "src/models/vae.py", "tests/models/test_vae.py"
@@ -582,8 +584,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "KL of z without N / B",
         BAYESIAN_GPLVM,
-        "kl = self.num_data / len(x) * kl_to_prior(q).sum()",
-        "kl = kl_to_prior(q).sum()",
+        '{"kl": -self.num_data / len(x) * kl_to_prior(q).sum()}',
+        '{"kl": -kl_to_prior(q).sum()}',
         TEST_BAYESIAN_GPLVM,
     ),
     ("KL of u forgotten", BAYESIAN_GPLVM, '"kl_u": -kl_u', '"kl_u": -0 * kl_u', TEST_BAYESIAN_GPLVM),
@@ -597,8 +599,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "the bound of uncentred data",
         BAYESIAN_GPLVM,
-        "        (x, mask), q = self.observed(batch), self.gaussian(batch)\n        kl",
-        "        x, mask, q = self.as_float(batch.x).flatten(1), None, self.gaussian(batch)\n        kl",
+        "        (x, mask), q = self.observed(batch), self.gaussian(batch)\n        terms",
+        "        x, mask, q = self.as_float(batch.x).flatten(1), None, self.gaussian(batch)\n        terms",
         TEST_BAYESIAN_GPLVM,
     ),
     (
@@ -610,14 +612,14 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "the factor's diagonal squared",
-        BAYESIAN_GPLVM,
+        INDUCING,
         "diagonal = softplus(self.q_raw_scale.diagonal(dim1=-2, dim2=-1))",
         "diagonal = softplus(self.q_raw_scale.diagonal(dim1=-2, dim2=-1)).square()",
         TEST_BAYESIAN_GPLVM,
     ),
     (
         "a diagonal q(u)",
-        BAYESIAN_GPLVM,
+        INDUCING,
         "self.q_raw_scale.tril(-1) + diagonal.diag_embed()",
         "diagonal.diag_embed()",
         TEST_BAYESIAN_GPLVM,
@@ -631,7 +633,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "inducing points learn as nets do",
-        BAYESIAN_GPLVM,
+        INDUCING,
         "for p in (self.inducing, self.q_mean, self.q_raw_scale)",
         "for p in (self.q_mean, self.q_raw_scale)",
         TEST_BAYESIAN_GPLVM,
@@ -962,6 +964,86 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "y, z = self.targets(batch.y.to(self.active_y)), self.features(batch.x)",
         "y, z = batch.y.to(self.active_y), self.features(batch.x)",
         TEST_SAS_PREDICTORS,
+    ),
+    # regularised sparse GPs
+    (
+        "the regulariser is added to the bound",
+        BAYESIAN_GPLVM,
+        "-self.regularisation * self.distance",
+        "self.regularisation * self.distance",
+        TEST_BAYESIAN_GPLVM,
+    ),
+    (
+        "batches of free latents have a Gaussian of their own",
+        BAYESIAN_GPLVM,
+        "self.latents.mean.weight if isinstance(self.latents, Free) else None",
+        "None",
+        TEST_BAYESIAN_GPLVM,
+    ),
+    (
+        "the collapsed bound forgets the regulariser",
+        BAYESIAN_GPLVM,
+        'self.per_value({"likelihood": likelihood, **terms}, jitter)',
+        'self.per_value({"likelihood": likelihood, "kl": terms["kl"]}, jitter)',
+        TEST_BAYESIAN_GPLVM,
+    ),
+    (
+        "the ELBO has the regulariser in it",
+        BAYESIAN_GPLVM,
+        'for name in ("likelihood", "kl_u", "kl")',
+        'for name in ("likelihood", "kl_u", "kl", "regularisation")',
+        TEST_BAYESIAN_GPLVM,
+    ),
+    (
+        "the ELBO is a sum over chunks of estimates of the whole",
+        BAYESIAN_GPLVM,
+        "total += len(chunk) / self.num_data * bound",
+        "total += bound",
+        TEST_BAYESIAN_GPLVM,
+    ),
+    ("fixed inducing inputs learn", INDUCING, 'learned=how == "free"', "learned=True", TEST_BAYESIAN_GPLVM),
+    ("the rule of thumb is 1", INDUCING, "return float(num_inducing)", "return 1.0", TEST_BAYESIAN_GPLVM),
+    (
+        "the distance counts standardised inputs",
+        SPARSE_REGRESSION,
+        "distance_to_nearest(x * self.inputs.scale, self.inducing * self.inputs.scale)",
+        "distance_to_nearest(x, self.inducing)",
+        TEST_SPARSE_REGRESSION,
+    ),
+    (
+        "the distance of a batch is not that of all data",
+        SPARSE_REGRESSION,
+        "-self.regularisation * self.num_data / len(batch) * distance",
+        "-self.regularisation * distance",
+        TEST_SPARSE_REGRESSION,
+    ),
+    (
+        "the distance is rewarded",
+        SPARSE_REGRESSION,
+        "-self.regularisation * self.num_data",
+        "self.regularisation * self.num_data",
+        TEST_SPARSE_REGRESSION,
+    ),
+    (
+        "the function has noise",
+        SPARSE_REGRESSION,
+        "(variance - self.likelihood.noise).clamp_min(1e-10)",
+        "variance",
+        TEST_SPARSE_REGRESSION,
+    ),
+    (
+        "the interval is of standardised inputs",
+        SPARSE_REGRESSION,
+        "self.inputs(torch.linspace(low, high, len(self.inducing)).unsqueeze(1).to(self.inducing))",
+        "torch.linspace(low, high, len(self.inducing)).unsqueeze(1).to(self.inducing)",
+        TEST_SPARSE_REGRESSION,
+    ),
+    (
+        "predicted sds are standardised",
+        SPARSE_REGRESSION,
+        "scale * variance.sqrt().unsqueeze(1)",
+        "variance.sqrt().unsqueeze(1)",
+        TEST_SPARSE_REGRESSION,
     ),
 ]
 

@@ -1,5 +1,6 @@
 """Bayesian GP-LVM: both bounds against quadrature and dense matrices, and how they fit together."""
 
+import math
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from src.data.batch import Batch
+from src.gp.regularisation import latent_divergence
+from src.gp.regularisation import moments as moments_of
 from src.runs.errors import UserError
 from tests.models.builders import Given, built, far_curve, noisy_curve, rows
 from tests.models.direct import quadrature, rbf, set_hyperparameters, with_jitter
@@ -241,3 +244,174 @@ def test_inducing_inputs_and_q_of_u_learn_as_the_gp_does() -> None:
 def test_what_cannot_work_is_refused(overrides: list[str], batch_size: int | None, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         built(Given(noisy_curve(), batch_size), "bayesian_gplvm", *overrides)
+
+
+def regularised(data: Given, weight: Any, **arguments: Any) -> Any:
+    return little(data, regularisation=weight, **arguments)
+
+
+@pytest.mark.parametrize("bound", ["svi", "collapsed"])
+@pytest.mark.parametrize("amortised", [True, False])
+def test_no_weight_is_the_model_without_a_regulariser_digit_by_digit(bound: str, amortised: bool) -> None:
+    data = Given(far_curve(12))
+    plain, zero = (regularised(data, weight, bound=bound, amortised=amortised) for weight in (None, 0))
+    losses = [model.objective(rows(data)).loss for model in (plain, zero)]
+    assert losses[0].item() == losses[1].item()
+    for loss in losses:
+        loss.backward()
+    for (name, p), q in zip(plain.named_parameters(), zero.parameters(), strict=True):
+        assert torch.equal(p.grad.to_dense(), q.grad.to_dense()), name
+
+
+@pytest.mark.parametrize("bound", ["svi", "collapsed"])
+@pytest.mark.parametrize("amortised", [True, False])
+def test_the_regulariser_is_its_weight_times_the_divergence(bound: str, amortised: bool) -> None:
+    data = Given(far_curve(12))
+    plain, model = (regularised(data, weight, bound=bound, amortised=amortised) for weight in (None, 7.5))
+    means, eye = moments(plain, rows(data))[0].detach(), 1e-5 * torch.eye(2)
+    q_x, q_z = (
+        MultivariateNormal(points.mean(0), torch.cov(points.mT, correction=0) + eye)
+        for points in (means, model.inducing.detach())
+    )
+    loss, parts = model.objective(rows(data))
+    expected = 7.5 * kl_divergence(q_z, q_x) / 36
+    torch.testing.assert_close(parts["regularisation"], -expected, rtol=1e-9, atol=0)
+    torch.testing.assert_close(loss, plain.objective(rows(data)).loss + expected, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("amortised", [True, False])
+def test_its_gradient_reaches_the_latent_means_and_the_inducing_inputs(amortised: bool) -> None:
+    data = Given(far_curve(12))
+    plain, model = (regularised(data, weight, amortised=amortised) for weight in (None, 50.0))
+    for each in (plain, model):
+        each.objective(rows(data)).loss.backward()
+    changed = {
+        name
+        for (name, p), q in zip(model.named_parameters(), plain.parameters(), strict=True)
+        if (p.grad.to_dense() - q.grad.to_dense()).abs().max() > 1e-3
+    }
+    means = {"latents.mean.1.weight", "latents.mean.1.bias"} if amortised else {"latents.mean.weight"}
+    assert changed == {"inducing"} | means
+
+
+def test_the_word_inducing_is_the_number_of_inducing_inputs() -> None:
+    data = Given(far_curve(12))
+    losses = [regularised(data, weight).objective(rows(data)).loss for weight in ("inducing", M)]
+    assert losses[0].item() == losses[1].item()
+
+
+def test_batches_of_free_latents_have_the_regulariser_of_all_data() -> None:
+    """Its value in each batch; its gradient in the mean over batches, which all points share."""
+    data = Given(noisy_curve(60))
+    model = built(data, "bayesian_gplvm", amortised=False, regularisation=40.0, **SMALL)
+    with torch.no_grad():
+        model.inducing.mul_(2)
+    batches = [model.objective(rows(data, *b.tolist())) for b in torch.randperm(60).split(20)]
+    full = model.objective(rows(data))
+    for batch in batches:
+        torch.testing.assert_close(batch.parts["regularisation"], full.parts["regularisation"])
+    mean = torch.stack([batch.loss for batch in batches]).mean()
+    torch.testing.assert_close(mean, full.loss)
+    parameters = (model.latents.mean.weight, model.inducing)
+    found, wanted = (torch.autograd.grad(loss, parameters) for loss in (mean, full.loss))
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a.to_dense(), b.to_dense(), rtol=1e-8, atol=1e-12)
+
+
+def test_batches_of_an_encoder_have_that_of_their_own_means() -> None:
+    data = Given(far_curve(12), batch_size=5)
+    model = regularised(data, 1.0)
+    batch = rows(data, 7, 0, 3, 11, 4)
+    means = model.encode(batch, seen=True).mean
+    expected = latent_divergence(model.inducing, means) / 36
+    torch.testing.assert_close(model.objective(batch).parts["regularisation"], -expected)
+    free = regularised(data, 1.0, amortised=False)
+    full = latent_divergence(free.inducing, free.latents.mean.weight) / 36
+    torch.testing.assert_close(free.objective(rows(data)).parts["regularisation"], -full)
+
+
+def test_the_empirical_bayes_bound_orders_solutions_as_the_regularised_bound_does() -> None:
+    """Theorem 1 with lambda = M: z_m ~ N(q_X), q(z_m) = N(nu_m, eps I) and eps towards 0.
+
+    What the paper maximises is E[ELBO(Z)] - KL[q(Z) || p(Z)] + M / 2 (log|S_nu| - Q log eps), whose last term stands
+    for a constant there (log|S_nu| < log K). The expectation over Z is the mean of 64 draws in pairs.
+    """
+    data = Given(far_curve(12))
+    model = regularised(data, "inducing", amortised=False, bound="collapsed")
+    generator = torch.Generator().manual_seed(0)
+    start, draws = model.inducing.detach().clone(), torch.randn(32, M, 2, generator=generator).double()
+    draws = torch.cat([draws, -draws])
+    prior = MultivariateNormal(*moments_of(model.latents.mean.weight.detach()))
+    regularised_bounds, plain, limits = [], [], []
+    for factor, shift in ((1.0, 0.0), (2.0, 0.0), (0.5, 0.3), (1.0, 1.5)):
+        nu = factor * start + shift
+        regularised_bounds.append(36 * -loss_at(model, data, nu))
+        plain.append(36 * bound_at(model, data, nu))
+        log_det = torch.logdet(moments_of(nu).covariance)
+        for epsilon in (1e-2, 1e-4, 1e-6):
+            elbos = [36 * bound_at(model, data, nu + epsilon**0.5 * draw) for draw in draws]
+            q = MultivariateNormal(nu, epsilon * torch.eye(2).double())
+            kl = kl_divergence(q, prior).sum()
+            limits.append(torch.stack(elbos).mean() - kl + M / 2 * (log_det - 2 * math.log(epsilon)))
+    found, expected = torch.stack(limits).view(4, 3), torch.stack(regularised_bounds)
+    errors = (found - expected[:, None]).abs().max(0).values
+    assert errors[2] < 1e-2 and errors[2] < errors[1] < errors[0]
+    assert found[:, 2].argsort().tolist() == expected.argsort().tolist() != torch.stack(plain).argsort().tolist()
+
+
+def loss_at(model: Any, data: Given, inducing: Tensor) -> Tensor:
+    """The loss with other inducing inputs."""
+    with torch.no_grad():
+        model.inducing.copy_(inducing)
+        loss: Tensor = model.objective(rows(data)).loss
+    return loss
+
+
+def bound_at(model: Any, data: Given, inducing: Tensor) -> Tensor:
+    """The bound without the regulariser."""
+    with torch.no_grad():
+        model.inducing.copy_(inducing)
+        parts = model.objective(rows(data)).parts
+    return parts["likelihood"] + parts["kl"]
+
+
+@pytest.mark.parametrize("bound", ["svi", "collapsed"])
+def test_fixed_inducing_inputs_stay_where_k_means_puts_them(bound: str) -> None:
+    data = Given(noisy_curve(30))
+    free, fixed = (
+        built(data, "bayesian_gplvm", amortised=False, bound=bound, inducing=how, **SMALL) for how in ("free", "fixed")
+    )
+    assert free.objective(rows(data)).loss.item() == fixed.objective(rows(data)).loss.item()
+    assert free.state_dict().keys() == fixed.state_dict().keys()
+    start = free.inducing.detach().clone()
+    for model in (free, fixed):
+        optimizer = model.make_optimizer()
+        model.objective(rows(data)).loss.backward()
+        optimizer.step()
+    assert torch.equal(fixed.inducing, start) and not torch.equal(free.inducing, start)
+
+
+@pytest.mark.parametrize("bound", ["svi", "collapsed"])
+def test_the_elbo_of_the_training_data_is_the_bound_without_the_regulariser(
+    bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("src.models.bayesian_gplvm.CHUNK", 5)
+    data = Given(far_curve(12))
+    model = regularised(data, 30.0, bound=bound)
+    loss, parts = model.objective(rows(data))
+    expected = -loss - parts["regularisation"]
+    assert model.elbo(data.train) == pytest.approx(expected.item(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"regularisation": -1}, "model.regularisation=-1 is neither a weight of at least 0 nor inducing"),
+        ({"regularisation": "M"}, "model.regularisation=M is neither"),
+        ({"inducing": "frozen"}, "model.inducing=frozen is neither free nor fixed"),
+        ({"regularisation": 1, "num_inducing": 2}, "model.num_inducing=2 must exceed model.latent_dim=2"),
+    ],
+)
+def test_regularisers_that_cannot_work_are_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        built(Given(noisy_curve()), "bayesian_gplvm", **({"num_inducing": M} | options))

@@ -23,6 +23,7 @@ from tests.models.test_contract import MODELS, QUIET, ROOT, model_class
 Kind = Literal["class", "real"]
 PREDICTORS = [name for name in MODELS if issubclass(model_class(name), Predictor)]
 ONLY: dict[str, list[Kind]] = {
+    "sparse_regression": ["real"],
     "sas_regression": ["real"],
     "sas_classifier": ["class"],
 }  # the targets of a predictor that does not take all
