@@ -6,7 +6,18 @@ FREEZE = ("src/launch/freeze.py", "tests/launch/test_freeze.py")
 CHOICES = ("src/launch/choices.py", "tests/launch/test_choices.py")
 CELLS = ("src/launch/cells.py", "tests/launch/test_cells.py")
 
+VALUES = ("src/launch/values.py", "tests/launch/test_values.py")
+
 PLANTED = [
+    mistake(
+        "true and false are whole numbers",
+        VALUES,
+        "isinstance(value, int) and not isinstance(value, bool)",
+        "isinstance(value, int)",
+    ),
+    mistake("infinite numbers are numbers", VALUES, ' and abs(value) < float("inf")', ""),
+    mistake("an active set may fill its batch", VALUES, "and size >= batch", "and size > batch"),
+    mistake("settings that nothing reads are added", VALUES, 'any("_target_" in node for node in nodes)', "True"),
     mistake("frozen code is named without its content", FREEZE, ".encode() + path.read_bytes()", ".encode()"),
     mistake(
         "every choice has an effect", CHOICES, "if any(other.folder != first.folder for other in others):", "if 1:"
