@@ -5,7 +5,6 @@ from tests.planting import mistake
 FREEZE = ("src/launch/freeze.py", "tests/launch/test_freeze.py")
 CHOICES = ("src/launch/choices.py", "tests/launch/test_choices.py")
 CELLS = ("src/launch/cells.py", "tests/launch/test_cells.py")
-
 VALUES = ("src/launch/values.py", "tests/launch/test_values.py")
 
 PLANTED = [
@@ -18,7 +17,7 @@ PLANTED = [
     mistake("infinite numbers are numbers", VALUES, ' and abs(value) < float("inf")', ""),
     mistake("an active set may fill its batch", VALUES, "and size >= batch", "and size > batch"),
     mistake("settings that nothing reads are added", VALUES, 'any("_target_" in node for node in nodes)', "True"),
-    mistake("frozen code is named without its content", FREEZE, ".encode() + path.read_bytes()", ".encode()"),
+    mistake("an edited copy is used again", FREEZE, "if not copy.exists():", "if not folder.exists():"),
     mistake(
         "every choice has an effect", CHOICES, "if any(other.folder != first.folder for other in others):", "if 1:"
     ),

@@ -7,8 +7,11 @@ RECORD = ("src/runs/record.py", "tests/runs/test_record.py")
 FILES = ("src/runs/files.py", "tests/runs/test_files.py")
 ALIASES = ("src/runs/aliases.py", "tests/runs/test_aliases.py")
 PUBLISHED = ("src/runs/published.py", "tests/runs/test_published.py")
+CODE = ("src/runs/code.py", "tests/runs/test_code.py")
 
 PLANTED = [
+    mistake("code is known without its content", CODE, ".encode() + path.read_bytes()", ".encode()"),
+    mistake("code is known without its names", CODE, "str(path.relative_to(root)).encode() + ", ""),
     mistake("the batch size does not count", IDENTITY, '"dataset.root"),', '"dataset.root", "dataset.batch_size"),'),
     mistake("null options count", IDENTITY, "if item is not None and item != {}", "if item != {}"),
     mistake(
