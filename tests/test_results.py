@@ -37,6 +37,12 @@ def test_the_tables_of_the_documents_are_those_of_the_stored_runs(name: str, run
     assert fill(ROOT / name, runs) == (ROOT / name).read_text()
 
 
+def test_the_tables_of_regularised_gps_are_those_of_their_own_stored_runs() -> None:
+    kept = archive.read(RESULTS / "regularised.json")
+    assert {run.status for run in kept} == {"done"}
+    assert fill(ROOT / "docs" / "regularised.md", kept) == (ROOT / "docs" / "regularised.md").read_text()
+
+
 @pytest.mark.parametrize("name", ["README.md", "docs/results.md"])
 def test_the_pictures_are_there_and_small(name: str) -> None:
     links = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (ROOT / name).read_text())
