@@ -18,7 +18,7 @@ from src.data.module import DataModule
 from src.gp.kernels import covariance
 from src.gp.sparse import Statistics, Whitened, optimal_q, prior_factor, statistics
 from src.models.base import Terms
-from src.models.gp_prior import GPPriorVAE, Inferred
+from src.models.gp_prior import Inferred, PseudoObserved
 from src.models.likelihoods import Gaussian, mean_observed, x_at
 from src.models.options import GPPriorOptions, LearningOptions
 from src.models.posterior import gaussian
@@ -28,7 +28,7 @@ from src.runs.randomness import stream
 SMOOTHING = 0.99  # of the running mean of GECO's constraint
 
 
-class SVGPVAE(GPPriorVAE):
+class SVGPVAE(PseudoObserved):
     """The GP-VAE with q(z) from M inducing points, which are themselves inferred from the batch (Eq. 9).
 
     With `geco` the training makes the KL divergence small subject to a mean squared error of `geco` (Rezende & Viola,
