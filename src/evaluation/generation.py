@@ -24,6 +24,8 @@ class Generation(Task):
         "mse_mean": Metric("test MSE of the latent mean"),
     }
 
+    watched = ("mse_sample", "mse_mean")
+
     def fits(self, model: Any, data: Any) -> bool:
         """Models that generate, and data with objects."""
         return isinstance(model, Generates) and "object" in data.facts.aux

@@ -158,10 +158,10 @@ class CasaleGPVAE(GPPriorVAE):
         return (objects.unsqueeze(2) * at.unsqueeze(1)).flatten(1)
 
     def posterior_at(self, inputs: Tensor) -> Independent:
-        """z given q(z) of all training data, at inputs [X, P]."""
+        """f given q(z) of all training data, at inputs [X, P], as published; z has the latent noise besides."""
         v = self.rows_at(inputs)
         unexplained = (self.kernel(inputs.double(), diag=True) - v.square().sum(1)).clamp_min(0)
-        return gaussian(*Weights(self.known_mean, self.known_scale).marginals(v, unexplained + self.latent_noise.noise))
+        return gaussian(*Weights(self.known_mean, self.known_scale).marginals(v, unexplained))
 
     @torch.no_grad()
     def finalise(self, data: DataModule) -> None:
@@ -179,7 +179,9 @@ class CasaleGPVAE(GPPriorVAE):
     def gain(self, batch: Batch, q: Posterior, given: None) -> Tensor:
         """log p(x | z) - KL[q || p(z | training data)] of each point [B]."""
         assert isinstance(q, Independent) and batch.aux is not None
-        return self.log_likelihood(batch, q.rsample(), given) - kl_divergence(q, self.generate(batch.aux))
+        f = self.generate(batch.aux)
+        known = gaussian(f.mean, f.variance + self.latent_noise.noise)
+        return self.log_likelihood(batch, q.rsample(), given) - kl_divergence(q, known)
 
     def gp_parameters(self) -> list[Parameter]:
         """Kernel, latent noise and the objects' vectors; the noise of the pixels belongs to the nets."""
