@@ -60,6 +60,11 @@ class GPPriorVAE(LatentModel, ABC):
         """q(z | aux) of points whose images nobody has seen, given the training data."""
         return self.posterior_at(self.aux(self.data_mean.expand(len(aux), -1), aux))
 
+    def trace(self, data: DataModule) -> dict[str, float]:
+        """The length scale of the kernel, if it has one."""
+        base = getattr(self.kernel, "base_kernel", self.kernel)
+        return {"lengthscale": base.lengthscale.item()} if base.has_lengthscale and base.lengthscale.numel() == 1 else {}
+
     def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Distribution:
         """p(x | z)."""
         return self.likelihood.given(self.decoder(z))
