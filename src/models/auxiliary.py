@@ -19,7 +19,6 @@ from src.data.module import DataModule
 from src.nets.mlp import mlp
 from src.runs.errors import UserError
 
-
 RANDOM_SCALE = 1.5  # the sd of random object vectors, as published
 
 

@@ -63,7 +63,9 @@ class GPPriorVAE(LatentModel, ABC):
     def trace(self, data: DataModule) -> dict[str, float]:
         """The length scale of the kernel, if it has one."""
         base = getattr(self.kernel, "base_kernel", self.kernel)
-        return {"lengthscale": base.lengthscale.item()} if base.has_lengthscale and base.lengthscale.numel() == 1 else {}
+        return (
+            {"lengthscale": base.lengthscale.item()} if base.has_lengthscale and base.lengthscale.numel() == 1 else {}
+        )
 
     def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Distribution:
         """p(x | z)."""
