@@ -114,7 +114,7 @@ class VideoTime(Auxiliary):
         last = (facts.group_size or 1) - 1
         if start is not None and not (len(start) == 2 and 0 <= start[0] < start[1] <= last):
             raise UserError(f"model.aux.start={list(start)} must be two times between 0 and {last}, the earlier first")
-        self.start = (0, last) if start is None else tuple(start)
+        self.first, self.last = (0.0, float(last)) if start is None else start
 
     def forward(self, x: Tensor, aux: Tensor | None) -> Tensor:
         """The time."""
@@ -130,7 +130,7 @@ class VideoTime(Auxiliary):
 
     def inducing(self, count: int, train: Split, x: Tensor) -> Tensor:
         """Evenly over the video, or over a part of it."""
-        return torch.linspace(*self.start, count).unsqueeze(1)
+        return torch.linspace(self.first, self.last, count).unsqueeze(1)
 
 
 class Learned(Auxiliary):
