@@ -76,9 +76,7 @@ def test_lists_count_by_their_length(tmp_path: Path) -> None:
         config = yaml.safe_load((folder / "config.yaml").read_text())
         config["dataset"]["digits"] = digits
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    np.testing.assert_allclose(
-        found(tmp_path)["rotated_digits"].axes[1].lines[0].get_xydata(), [[1, 0.5], [2, 1.0]]
-    )
+    np.testing.assert_allclose(found(tmp_path)["rotated_digits"].axes[1].lines[0].get_xydata(), [[1, 0.5], [2, 1.0]])
 
 
 def test_the_exact_model_that_was_trained_alike_is_a_line_across(tmp_path: Path) -> None:
