@@ -295,4 +295,6 @@ PLANTED: list[Mistake] = [
     mistake("raw values are encoded", files("embedding"), "split if scale is None else scale.applied(split)", "split"),
     mistake("means for variances", files("embedding"), '("mean", "variance"))', '("mean", "mean"))'),
     mistake("data are replaced by latents", files("embedding"), "path.resolve() == source.resolve()", "path == source"),
+    mistake("the best epoch replaces the last", files("registry"), 'f"{name}{BEST}": best', 'f"{name}": best'),
+    mistake("the worst epoch", files("registry"), '.better == "higher" else min', '.better == "lower" else min'),
 ]
