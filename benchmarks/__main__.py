@@ -24,6 +24,7 @@ ROWS = {
     "loading": "benchmarks.training",
     "bayesian_gplvm": "benchmarks.bayesian_gplvm",
     "svgp_vae": "benchmarks.svgp_vae",
+    "casale_gp_vae": "benchmarks.svgp_vae",
     "autogp": "benchmarks.autogp",
     "memory": "benchmarks.growth",
     "growth": "benchmarks.growth",

@@ -9,6 +9,7 @@ from src.evaluation.task import Arrays, Metric, Scores, Subject, Task, decoded
 from src.models.capabilities import Generates
 
 SHOWN = 10  # test views in the report's figure
+POINTS = 2000  # training views in the figure of their latents
 
 
 class Generation(Task):
@@ -23,6 +24,8 @@ class Generation(Task):
         "mse_sample": Metric("test MSE"),
         "mse_mean": Metric("test MSE of the latent mean"),
     }
+
+    watched = ("mse_sample", "mse_mean")
 
     def fits(self, model: Any, data: Any) -> bool:
         """Models that generate, and data with objects."""
@@ -48,4 +51,19 @@ class Generation(Task):
         z = model.generate(test.aux.to(model.device)).mean
         generated = decoded(model, z, None, test.aux).mean
         views = subject.data.test.truth(test.index)  # to look at
-        return {"views": views.float().numpy(), "generated_views": generated.float().numpy()}
+        both = {"views": views.float().numpy(), "generated_views": generated.float().numpy()}
+        return both | view_latents(subject)
+
+
+def view_latents(subject: Subject) -> Arrays:
+    """Two principal components of the latents of random training views, with their angles and labels."""
+    train = subject.data.train
+    if train.y is None or subject.model.latent_dim < 2:
+        return {}
+    drawn = train.draw(min(POINTS, len(train)), subject.seed)
+    assert drawn.aux is not None and drawn.y is not None
+    z = subject.train_latents[drawn.index]
+    _, _, axes = torch.pca_lowrank(z, 2, niter=10)
+    angles = drawn.aux[:, subject.data.facts.aux.index("angle")]
+    plane = (z - z.mean(0)) @ axes
+    return {"view_latents": plane.float().numpy(), "view_angles": angles.numpy(), "view_labels": drawn.y.numpy()}

@@ -17,6 +17,7 @@ class Paths(Task):
     name = "paths"
     order = 30
     metrics = {"path_rmse": Metric("path RMSE", digits=3)}  # noqa: RUF012
+    watched = ("path_rmse",)
 
     def fits(self, model: Any, data: Any) -> bool:
         """Models with latents, and data with true latents."""

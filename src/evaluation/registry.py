@@ -15,6 +15,8 @@ import torch
 
 import src.evaluation
 from src.evaluation.task import Metric, Scores, Settings, Subject, Task
+from src.models.capabilities import Traced
+from src.runs.errors import UserError
 from src.runs.files import whole
 
 if TYPE_CHECKING:
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
 VARIANT = re.compile(
     r"(?P<held>validation_)?(?P<base>.+?)(?P<target>_t\d+)?(?P<given>_c\d+)?(?P<mixture>_mixture)?(?P<sd>_sd)?"
+    r"(?P<best>_best_epoch)?"
 )
 VALIDATION = "validation_"  # begins the names of the metrics of the validation split
+WATCHED, BEST = "watched_", "_best_epoch"  # begins columns of the history; ends metrics of the best epoch among them
 
 
 @cache
@@ -46,7 +50,7 @@ def metrics() -> dict[str, Metric]:
 
 
 def metric(name: str) -> Metric | None:
-    """A metric by its name, with what may be added to it: validation_, _t<target>, _c<size>, _mixture, _sd; or None."""
+    """A metric by its name, with what may be added to it (VARIANT); or None."""
     known = metrics()
     if name in known:
         return known[name]
@@ -59,13 +63,19 @@ def metric(name: str) -> Metric | None:
     given = f" given {parts['given'][2:]} points" if parts["given"] else ""
     mixture = " of the mixture" if parts["mixture"] else ""
     sd = ", sd over active sets" if parts["sd"] else ""
-    return base._replace(label=f"{held}{base.label}{target}{given}{mixture}{sd}")
+    best = ", best epoch by the test data" if parts["best"] else ""
+    return base._replace(label=f"{held}{base.label}{target}{given}{mixture}{sd}{best}")
 
 
 def check(model: Any, data: "DataModule", settings: Settings) -> None:
     """Raise a UserError at start-up if a task cannot do what the settings ask for."""
     for task in tasks():
         task.check(model, data, settings)
+    every = settings.get("watch_every")
+    if every is not None and every < 1:
+        raise UserError(f"evaluation.watch_every={every} must be at least 1")
+    if every is not None and not followed(model, data) and not isinstance(model, Traced):
+        raise UserError(f"evaluation.watch_every has no effect on {type(model).__name__} here: nothing can be watched")
 
 
 @torch.no_grad()
@@ -74,7 +84,36 @@ def scores(subject: Subject) -> Scores:
     found: Scores = {}
     for task in fitting(subject):
         found |= task.scores(subject)
+    found |= best_epochs(subject)
     return found if subject.data.validation is None else found | validation_scores(subject)
+
+
+def followed(model: Any, data: "DataModule") -> list[Task]:
+    """The tasks whose scores can be watched through the training."""
+    return [task for task in tasks() if task.watched and task.fits(model, data)]
+
+
+@torch.no_grad()
+def watch(subject: Subject) -> Scores:
+    """Columns of the history in the middle of a training: scores of the test split, and what the model traces."""
+    traced = subject.model.trace(subject.data) if isinstance(subject.model, Traced) else {}
+    for task in followed(subject.model, subject.data):
+        scores = task.scores(subject)
+        traced |= {name: scores[name] for name in task.watched}
+    return {f"{WATCHED}{name}": value for name, value in traced.items()}
+
+
+def best_epochs(subject: Subject) -> Scores:
+    """The best of each watched score over the epochs, for comparison with papers that choose by the test data.
+
+    They have names of their own: the score of a model is that of its last epoch.
+    """
+    found: Scores = {}
+    for name in (name for task in followed(subject.model, subject.data) for name in task.watched):
+        values = [row[f"{WATCHED}{name}"] for row in subject.history if f"{WATCHED}{name}" in row]
+        best = max if metrics()[name].better == "higher" else min
+        found |= {f"{name}{BEST}": best(values)} if values else {}
+    return found
 
 
 def validation_scores(subject: Subject) -> Scores:

@@ -106,6 +106,7 @@ class Task:
     order: ClassVar[int] = 50  # the position among all tasks, in summaries and tables
     validated: ClassVar[bool] = False  # True: it also scores the validation split, if there is one
     metrics: ClassVar[dict[str, Metric]] = {}
+    watched: ClassVar[tuple[str, ...]] = ()  # those that evaluation.watch_every follows through the training
 
     def fits(self, model: Any, data: "DataModule") -> bool:
         """Whether the task applies to this model and these data."""

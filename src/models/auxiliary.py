@@ -7,7 +7,7 @@ knows where inducing points start.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,8 @@ from src.data.facts import Facts
 from src.data.module import DataModule
 from src.nets.mlp import mlp
 from src.runs.errors import UserError
+
+RANDOM_SCALE = 1.5  # the sd of random object vectors, as published
 
 
 class Auxiliary(nn.Module, ABC):
@@ -47,14 +49,26 @@ class Auxiliary(nn.Module, ABC):
 
 
 class ObjectAngle(Auxiliary):
-    """An object, for which a vector is learned, and an angle: the views of rotated MNIST."""
+    """An object, for which a vector is learned, and an angle: the views of rotated MNIST.
+
+    The vectors start at PCA scores of the objects' pictures, or at random.
+    """
 
     vectors: nn.Parameter  # [objects, object_dim]
 
-    def __init__(self, facts: Facts, latent_dim: int, object_dim: int = 8, num_angles: int = 16) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        latent_dim: int,
+        object_dim: int = 8,
+        num_angles: int = 16,
+        start: Literal["pca", "random"] | None = None,
+    ) -> None:
         super().__init__(facts)
         require(facts, "object", "angle")
-        self.size, self.num_angles = object_dim + 1, num_angles
+        if start not in (None, "pca", "random"):
+            raise UserError(f"model.aux.start={start} is neither pca nor random")
+        self.size, self.num_angles, self.start = object_dim + 1, num_angles, start
         self.vectors = nn.Parameter(torch.zeros(facts.objects or 0, object_dim))
 
     def forward(self, x: Tensor, aux: Tensor | None) -> Tensor:
@@ -64,7 +78,11 @@ class ObjectAngle(Auxiliary):
 
     @torch.no_grad()
     def initialise(self, data: DataModule) -> None:
-        """Start the vectors at the PCA scores of one picture of each object."""
+        """Start the vectors at the PCA scores of one picture of each object, or at random, by the seed of the data."""
+        if self.start == "random":
+            generator = torch.Generator().manual_seed(data.seed)
+            self.vectors.copy_(RANDOM_SCALE * torch.randn(self.vectors.shape, generator=generator))
+            return
         assert data.objects is not None
         self.vectors.copy_(principal_scores(data.objects, self.vectors.shape[1]))
 
@@ -82,14 +100,21 @@ class ObjectAngle(Auxiliary):
 
 
 class VideoTime(Auxiliary):
-    """The time in a video; every video is a draw of its own."""
+    """The time in a video; every video is a draw of its own.
+
+    Inducing times start evenly over the whole video, or from the first to the last of the times `start`.
+    """
 
     size = 1
     grouped: ClassVar[bool] = True
 
-    def __init__(self, facts: Facts, latent_dim: int) -> None:
+    def __init__(self, facts: Facts, latent_dim: int, start: Sequence[float] | None = None) -> None:
         super().__init__(facts)
         require(facts, "video", "time")
+        last = (facts.group_size or 1) - 1
+        if start is not None and not (len(start) == 2 and 0 <= start[0] < start[1] <= last):
+            raise UserError(f"model.aux.start={list(start)} must be two times between 0 and {last}, the earlier first")
+        self.first, self.last = (0.0, float(last)) if start is None else start
 
     def forward(self, x: Tensor, aux: Tensor | None) -> Tensor:
         """The time."""
@@ -104,8 +129,8 @@ class VideoTime(Auxiliary):
         return pad_sequence(frames, batch_first=True, padding_value=-1)
 
     def inducing(self, count: int, train: Split, x: Tensor) -> Tensor:
-        """Evenly over the video."""
-        return torch.linspace(0, (self.facts.group_size or 1) - 1, count).unsqueeze(1)
+        """Evenly over the video, or over a part of it."""
+        return torch.linspace(self.first, self.last, count).unsqueeze(1)
 
 
 class Learned(Auxiliary):
@@ -160,4 +185,8 @@ def principal_scores(pictures: Tensor, dimensions: int) -> Tensor:
     from sklearn.decomposition import PCA
 
     pixels = pictures.flatten(1).numpy() / 255
+    if dimensions > min(pixels.shape):
+        raise UserError(
+            f"model.aux.object_dim={dimensions} exceeds the {min(pixels.shape)} principal components of the objects"
+        )
     return torch.from_numpy(PCA(dimensions, svd_solver="full").fit_transform(pixels)).float()

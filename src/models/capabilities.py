@@ -74,6 +74,14 @@ class Generates(HasLatents, Protocol):
 
 
 @runtime_checkable
+class Traced(Protocol):
+    """Has numbers that are worth following through the training."""
+
+    def trace(self, data: Any) -> dict[str, float]:
+        """These numbers now, by name."""
+
+
+@runtime_checkable
 class Refines(HasLatents, Protocol):
     """Has a bound of log p(x) for each point by itself, and finds the q(z) that is best for a point."""
 

@@ -1,4 +1,4 @@
-"""What the VAEs share whose latents are GPs of auxiliary inputs: the encoder gives pseudo-observations of them."""
+"""What the VAEs share whose latents are GPs of auxiliary inputs."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
@@ -28,7 +28,7 @@ class Inferred(NamedTuple):
 
 
 class GPPriorVAE(LatentModel, ABC):
-    """z = f(aux), f_l ~ GP. The encoder gives a pseudo-observation of z for each image; q(z) is the GP given them."""
+    """z = f(aux), f_l ~ GP: nets, kernel, inputs and likelihood."""
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal",)
     latents: GaussianNet
@@ -44,10 +44,6 @@ class GPPriorVAE(LatentModel, ABC):
         self.likelihood = likelihood_of(vae.likelihood, vae.noise)
 
     @abstractmethod
-    def infer(self, inputs: Tensor, rows: Tensor, y: Tensor, weight: Tensor) -> Inferred:
-        """q(z) at inputs [B, P] of groups `rows` [G, T] from pseudo-observations y and precisions [G, T, L]."""
-
-    @abstractmethod
     def posterior_at(self, inputs: Tensor) -> Independent:
         """The GP given the training data, at inputs [X, P]."""
 
@@ -56,6 +52,33 @@ class GPPriorVAE(LatentModel, ABC):
         super().initialise(data)
         self.aux.initialise(data)
 
+    def recognise(self, batch: Batch) -> Independent:
+        """What the encoder says about z of each point by itself."""
+        return self.latents(self.encoder_input(self.filled(batch), batch.mask))
+
+    def generate(self, aux: Tensor) -> Independent:
+        """q(z | aux) of points whose images nobody has seen, given the training data."""
+        return self.posterior_at(self.aux(self.data_mean.expand(len(aux), -1), aux))
+
+    def trace(self, data: DataModule) -> dict[str, float]:
+        """The length scale of the kernel, if it has one."""
+        base = getattr(self.kernel, "base_kernel", self.kernel)
+        return (
+            {"lengthscale": base.lengthscale.item()} if base.has_lengthscale and base.lengthscale.numel() == 1 else {}
+        )
+
+    def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Distribution:
+        """p(x | z)."""
+        return self.likelihood.given(self.decoder(z))
+
+
+class PseudoObserved(GPPriorVAE, ABC):
+    """The encoder gives a pseudo-observation of z for each image; q(z) is the GP given them."""
+
+    @abstractmethod
+    def infer(self, inputs: Tensor, rows: Tensor, y: Tensor, weight: Tensor) -> Inferred:
+        """q(z) at inputs [B, P] of groups `rows` [G, T] from pseudo-observations y and precisions [G, T, L]."""
+
     def objective(self, batch: Batch) -> Terms:
         """E_q[log p(x | z)] - KL[q || GP], for each observed value."""
         q, kl, jitter = self.posterior(batch)
@@ -63,10 +86,6 @@ class GPPriorVAE(LatentModel, ABC):
         fit = self.likelihood.log_prob(x, self.decoder(q.rsample()), batch.mask).sum() / batch.observed
         kl = kl / batch.observed
         return Terms(kl - fit, {"reconstruction": fit.detach(), "kl": -kl.detach(), "jitter": jitter})
-
-    def recognise(self, batch: Batch) -> Independent:
-        """The encoder's pseudo-observation of z for each point."""
-        return self.latents(self.encoder_input(self.filled(batch), batch.mask))
 
     def posterior(self, batch: Batch, pseudo: Independent | None = None) -> tuple[Independent, Tensor, float]:
         """q(z) of each point given all that share its function, the batch's part of the KL, and the jitter.
@@ -112,14 +131,6 @@ class GPPriorVAE(LatentModel, ABC):
         inferred, kl = self.inferred(batch, False, q)
         likelihood = self.log_likelihood(batch, inferred.rsample(), None)
         return ((likelihood.sum() - kl) / len(batch)).expand(len(batch))
-
-    def generate(self, aux: Tensor) -> Independent:
-        """q(z | aux) of points whose images nobody has seen, given the training data."""
-        return self.posterior_at(self.aux(self.data_mean.expand(len(aux), -1), aux))
-
-    def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Distribution:
-        """p(x | z)."""
-        return self.likelihood.given(self.decoder(z))
 
 
 def product(first: Independent, second: Independent) -> Independent:

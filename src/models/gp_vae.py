@@ -11,7 +11,7 @@ from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.exact import exact_posterior
 from src.gp.kernels import covariance
-from src.models.gp_prior import GPPriorVAE, Inferred
+from src.models.gp_prior import Inferred, PseudoObserved
 from src.models.options import GPPriorOptions, LearningOptions
 from src.models.posterior import gaussian
 from src.runs.errors import UserError
@@ -19,7 +19,7 @@ from src.runs.errors import UserError
 LARGEST_SET = 5000  # points that one exact GP takes: L matrices of N x N in float64
 
 
-class GPVAE(GPPriorVAE):
+class GPVAE(PseudoObserved):
     """One exact GP per video, or one for all of a dataset that fits into a batch.
 
     The objective is Pearce's bound, E_q[log p(x | z)] + log Z(y, s2) - E_q[log N(z | y, s2)], the last two terms being

@@ -18,7 +18,7 @@ from src.data.module import DataModule
 from src.gp.kernels import covariance
 from src.gp.sparse import Statistics, Whitened, optimal_q, prior_factor, statistics
 from src.models.base import Terms
-from src.models.gp_prior import GPPriorVAE, Inferred
+from src.models.gp_prior import Inferred, PseudoObserved
 from src.models.likelihoods import Gaussian, mean_observed, x_at
 from src.models.options import GPPriorOptions, LearningOptions
 from src.models.posterior import gaussian
@@ -28,7 +28,7 @@ from src.runs.randomness import stream
 SMOOTHING = 0.99  # of the running mean of GECO's constraint
 
 
-class SVGPVAE(GPPriorVAE):
+class SVGPVAE(PseudoObserved):
     """The GP-VAE with q(z) from M inducing points, which are themselves inferred from the batch (Eq. 9).
 
     With `geco` the training makes the KL divergence small subject to a mean squared error of `geco` (Rezende & Viola,
@@ -157,6 +157,29 @@ class SVGPVAE(GPPriorVAE):
         q = optimal_q(total, 1.0, self.known_mean.dtype)
         self.known_mean.copy_(q.mean.mT)
         self.known_root.copy_(q.scale.mT)
+
+    @torch.no_grad()
+    def trace(self, data: DataModule) -> dict[str, float]:
+        """Also the inducing times of videos, in order; for other data, the bias of q_S in mini-batches."""
+        if self.aux.grouped:
+            times = self.inducing[:, 0].sort().values.tolist()
+            return super().trace(data) | {f"inducing_{number}": time for number, time in enumerate(times)}
+        return super().trace(data) | {"bias": self.bias(data)}
+
+    def bias(self, data: DataModule) -> float:
+        """The mean over channels of |mean over batches of mu_b - mu| / M, Appendix C.4: mu of Eq. 9, mu with b = N.
+
+        The batches of an epoch are parts of the training data in random order, all of the size that training uses.
+        """
+        chol, _ = self.factor()
+        size = min(data.batch_size, self.num_data)
+        order = torch.randperm(self.num_data, generator=torch.Generator().manual_seed(self.seed))
+        batches = [data.train[rows].to(self.device) for rows in order.split(size) if len(rows) == size]
+        found = [self.chunk_statistics(chol, batch) for batch in batches]
+        means = torch.stack([optimal_q(each, self.num_data / size, torch.float64).values(chol)[0] for each in found])
+        self.finalise(data)
+        truth = chol @ self.known_mean.mT.double()
+        return ((means.mean(0) - truth).abs().sum(0).mean() / len(self.inducing)).item()
 
     def chunk_statistics(self, chol: Tensor, batch: Batch) -> Statistics:
         """What the inducing points learn from some of the training data."""

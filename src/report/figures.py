@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from src.evaluation.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, draw_points, quiet, save
 from src.evaluation.task import Arrays
+from src.report.curves import curve_figures
 from src.report.evidence import Evidence, evidence_of
 from src.report.labels import label
 from src.report.records import Run
@@ -47,6 +48,7 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
         for name, function, needed in (
             ("latents", latent_maps, "grid_sd"),
             ("generation", generated, "generated_views"),
+            ("views", view_latents, "view_latents"),
             ("paths", paths, "estimated_paths"),
         ):
             available = {model: found for model, found in arrays.items() if needed in found}
@@ -54,6 +56,7 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
                 yield f"{name}-{dataset}" + (f"-{number}" if number > 1 else ""), function(alike)
     if found := evidence_of(runs):
         yield "evidence", evidence(found)
+    yield from curve_figures(runs)
 
 
 def with_the_same_classes(arrays: dict[str, Arrays]) -> list[dict[str, Arrays]]:
@@ -180,6 +183,20 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
         axes.imshow(np.concatenate(list(images[:, 0]), 1), "gray", vmin=0, vmax=1)
         axes.set(xticks=[], yticks=[], frame_on=False)
         axes.set_ylabel(name, fontsize=SMALL, rotation=0, ha="right", va="center")
+    return figure
+
+
+def view_latents(arrays: dict[str, Arrays]) -> Figure:
+    """Principal components of training latents, coloured by angle and by class: one row per model."""
+    figure = Figure(figsize=(COLUMN, 0.3 + 1.6 * len(arrays)), layout="constrained")
+    panels = figure.subplots(len(arrays), 2, squeeze=False)
+    for line, (model, found) in zip(panels, arrays.items(), strict=True):
+        for axes, (title, colours, name) in zip(
+            line, (("angle", "twilight", "view_angles"), ("class", "tab10", "view_labels")), strict=True
+        ):
+            axes.scatter(*found["view_latents"].T, c=found[name], cmap=colours, s=2, linewidths=0, rasterized=True)
+            axes.set(xticks=[], yticks=[])
+            axes.set_title(f"{label('model', model)}, by {title}", fontsize=SMALL, pad=2)
     return figure
 
 

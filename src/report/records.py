@@ -76,12 +76,13 @@ class Run:
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
-        """Loss and seconds of every epoch, from `history.csv`; empty if the file is missing or incomplete."""
+        """Loss, seconds and what was watched of every epoch, from `history.csv`; empty if it is not complete."""
         try:
             with (self.folder / "history.csv").open(newline="") as file:
                 head, *rows = csv.reader(file)
-            loss, seconds = head.index("loss"), head.index("seconds")
-            return [{"loss": float(row[loss]), "seconds": float(row[seconds])} for row in rows]
+            names = ["loss", "seconds", *(name for name in head if name.startswith("watched_"))]
+            places = [head.index(name) for name in names]
+            return [{name: float(row[at]) for name, at in zip(names, places, strict=True)} for row in rows]
         except (OSError, ValueError, IndexError):
             return []
 

@@ -40,7 +40,7 @@ def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_na
     data = make_data(config)
     model = make_model(config, data)
     registry.check(model, data, config["evaluation"])
-    history = History(folder / "history.csv")
+    history = History(folder / "history.csv", lambda epoch: watch(subject(), epoch, config["trainer"]["max_epochs"]))
 
     def subject() -> Subject:
         return Subject(model, data, config["evaluation"], config["seed"], history.rows)
@@ -97,6 +97,15 @@ def load_model(folder: Path) -> Model:
     """The trained model of a run, from its checkpoint alone."""
     model: Model = Model.load_from_checkpoint(folder / "model.ckpt")
     return model
+
+
+def watch(subject: Subject, epoch: int, epochs: int) -> Scores:
+    """Scores of a model that is still training, every so many epochs and after the last, if the settings ask for it."""
+    every = subject.settings.get("watch_every")
+    if every is None or ((epoch + 1) % every and epoch + 1 < epochs):
+        return {}
+    subject.model.finalise(subject.data)
+    return registry.watch(subject)
 
 
 def draw_now(subject: Subject, folder: Path) -> None:

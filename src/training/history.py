@@ -3,6 +3,7 @@
 import csv
 import io
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ class History(Callback):
     """The means of the loss and its parts over every epoch.
 
     The rows are kept in the checkpoint, so a resumed run has them all. Sums are kept here because Lightning's own
-    logging costs more than a step of a small model.
+    logging costs more than a step of a small model. `watch` tells what else there is to say after an epoch, such as
+    scores; its time does not count.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, watch: Callable[[int], Mapping[str, float]] = lambda epoch: {}) -> None:
+        self.path, self.watch = path, watch
         self.rows: list[dict[str, float]] = []
         self.sums: dict[str, Any] = {}  # over the steps of this epoch
         self.seconds = 0.0  # of this epoch, before the checkpoint that it was resumed from
@@ -49,7 +51,7 @@ class History(Callback):
         where = {"epoch": trainer.current_epoch, "step": trainer.global_step, "seconds": self.elapsed()}
         if len(pl_module.phases) > 1:
             where["phase"] = pl_module.phase_number
-        self.rows.append({**where, **self.means})
+        self.rows.append({**where, **self.means, **self.watch(trainer.current_epoch)})
         if trainer.is_global_zero:
             write_whole(self.path, as_csv(self.rows))
 

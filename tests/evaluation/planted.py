@@ -322,4 +322,6 @@ PLANTED: list[Mistake] = [
     ),
     mistake("the density of noisy targets", files("function"), "model.predict_function(", "model.predict("),
     mistake("the density of the last chunk", files("function"), "total += p.", "total = p."),
+    mistake("the best epoch replaces the last", files("registry"), 'f"{name}{BEST}": best', 'f"{name}": best'),
+    mistake("the worst epoch", files("registry"), '.better == "higher" else min', '.better == "lower" else min'),
 ]

@@ -94,3 +94,23 @@ def test_the_scores_of_real_models(name: str, rotated: RotatedMNIST) -> None:
     assert scores["mse_mean"] == pytest.approx((made - x).square().mean().item())
     np.testing.assert_allclose(arrays["generated_views"], made[:10], atol=1e-6)
     np.testing.assert_array_equal(arrays["views"], x[:10])
+
+
+class Encoding(Known):
+    """Also encodes its training views."""
+
+    def generate(self, aux: Tensor) -> Independent:
+        return Independent(Normal(aux, 2.0), 1)
+
+
+def test_latents_of_training_views_are_kept_in_their_principal_plane_with_angle_and_label() -> None:
+    """In two dimensions the plane is the latent space, turned and centred."""
+    x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    aux = torch.stack([torch.arange(12.0) % 4, torch.arange(12.0)], 1)
+    arrays = Generation().artifacts(subject(Encoding, Views(split_of(x, torch.arange(12) % 3, aux=aux))))
+    angles = torch.from_numpy(arrays["view_angles"])
+    plane, z = torch.from_numpy(arrays["view_latents"]), x[angles.long(), :2]
+    assert sorted(angles.tolist()) == list(range(12))
+    torch.testing.assert_close(torch.cdist(plane, plane), torch.cdist(z, z), rtol=1e-4, atol=1e-4)
+    assert plane[:, 0].var() > plane[:, 1].var()
+    assert (arrays["view_labels"] == angles.numpy() % 3).all()

@@ -49,6 +49,46 @@ def test_scores_are_those_of_all_tasks_that_fit() -> None:
     assert all(registry.metric(name) for name in scores)
 
 
+class Tracing(Known):
+    def trace(self, data: Any) -> dict[str, float]:
+        return {"lengthscale": 2.5}
+
+
+def test_test_scores_and_traces_are_watched() -> None:
+    known = subject(Tracing, known_data())
+    watched = registry.watch(known)
+    assert watched == {"watched_lengthscale": 2.5, "watched_path_rmse": registry.scores(known)["path_rmse"]}
+
+
+def test_the_best_epoch_has_a_name_of_its_own() -> None:
+    """The last epoch stays the score, however good an epoch before was."""
+    known = subject(KnownActive, known_data())
+    known.history = [{**ROWS[0], **more} for more in ({"watched_path_rmse": 0.3}, {"watched_path_rmse": 0.1}, {})]
+    scores = registry.scores(known)
+    assert scores["path_rmse_best_epoch"] == 0.1
+    assert scores["path_rmse"] == registry.scores(subject(KnownActive, known_data()))["path_rmse"]
+    shown = registry.metric("path_rmse_best_epoch")
+    assert shown is not None and (shown.label, shown.better) == ("path RMSE, best epoch by the test data", "lower")
+
+
+def test_the_best_of_a_score_that_should_be_high_is_the_highest(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = subject(KnownActive, known_data())
+    task = next(task for task in registry.tasks() if task.name == "neighbours")
+    monkeypatch.setattr(type(task), "watched", ("accuracy_1nn",))
+    known.history = [{"watched_accuracy_1nn": 0.3}, {"watched_accuracy_1nn": 0.6}, {"watched_accuracy_1nn": 0.5}]
+    assert registry.best_epochs(known) == {"accuracy_1nn_best_epoch": 0.6}
+
+
+def test_watching_in_vain_is_refused() -> None:
+    data = MadeUp(split_of(torch.rand(6, 3), torch.arange(6) % 2))
+    for model_class, at in ((Tracing, known_data()), (Known, known_data()), (Tracing, data)):
+        registry.check(model_class(at.facts), at, SETTINGS | {"watch_every": 2})
+    with pytest.raises(UserError, match=r"evaluation\.watch_every has no effect on Known here"):
+        registry.check(Known(data.facts), data, SETTINGS | {"watch_every": 2})
+    with pytest.raises(UserError, match=r"evaluation\.watch_every=0 must be at least 1"):
+        registry.check(Tracing(data.facts), data, SETTINGS | {"watch_every": 0})
+
+
 def test_a_predictor_is_scored_on_its_targets_alone() -> None:
     data = MadeUp(split_of(torch.rand(6, 2), torch.arange(6) % 2))
     scores = registry.scores(Subject(Predicting(data.facts), data, SETTINGS))

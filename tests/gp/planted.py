@@ -14,6 +14,7 @@ QUADRATIC_BOUND = ("src/gp/quadratic_bound.py", "tests/gp/test_quadratic_bound.p
 MIXTURE = ("src/gp/mixture.py", "tests/gp/test_mixture.py")
 LEAVE_ONE_OUT = ("src/gp/leave_one_out.py", "tests/gp/test_leave_one_out.py")
 REGULARISATION = ("src/gp/regularisation.py", "tests/gp/test_regularisation.py")
+LOW_RANK = ("src/gp/low_rank.py", "tests/gp/test_low_rank.py")
 LINALG = ("src/gp/linalg.py", "tests/gp/test_linalg.py")
 
 PLANTED = [
@@ -202,6 +203,22 @@ PLANTED = [
             ),
             "sample variances in the ASKL": (".var(0, correction=0)", ".var(0)"),
             "the sum over dimensions": ("/ var_x - 2)).mean()", "/ var_x - 2)).sum()"),
+        LOW_RANK: {
+            "no variances in the prior": ("(squares + spread) / alpha", "squares / alpha"),
+            "Woodbury with another sign": ("(1 - u.square().sum(0))", "(1 + u.square().sum(0))"),
+            "one determinant for all functions": ("num_functions * log_det", "log_det"),
+            "half the log-determinant of A": ("+ 2 * chol.diagonal()", "+ chol.diagonal()"),
+            "the noise in full in every batch": ("len(rows) / len(self.mean) * shared", "shared"),
+            "the expansion of the negative log prior": (
+                "value = expected_log_prior(*around)",
+                "value = -expected_log_prior(*around)",
+            ),
+            "rows of the batch by their order": ("(slope[rows] * now)", "(slope[: len(rows)] * now)"),
+            "no uncertainty of z in the weights": (
+                "alpha * inverse + inverse @ data.spread @ inverse",
+                "alpha * inverse",
+            ),
+            "no noise in the covariance of the weights": ("covariance = alpha * inverse", "covariance = inverse"),
         },
     }.items()
     for name, (old, new) in mistakes.items()

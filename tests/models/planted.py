@@ -22,6 +22,7 @@ STANDARDISED, TEST_STANDARDISED = "src/models/standardised.py", "tests/models/te
 VAE, TEST_VAE = "src/models/vae.py", "tests/models/test_vae.py"
 CVAE, TEST_CVAE = "src/models/cvae.py", "tests/models/test_cvae.py"
 GP_VAE, TEST_GP_VAE = "src/models/gp_vae.py", "tests/models/test_gp_vae.py"
+CASALE, TEST_CASALE = "src/models/casale_gp_vae.py", "tests/models/test_casale_gp_vae.py"
 SVGP_VAE, TEST_SVGP_VAE = "src/models/svgp_vae.py", "tests/models/test_svgp_vae.py"
 MLP, TEST_MLP = "src/nets/mlp.py", "tests/nets/test_mlp.py"
 CONVOLUTIONAL, TEST_CONVOLUTIONAL = "src/nets/convolutional.py", "tests/nets/test_convolutional.py"
@@ -1044,6 +1045,55 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "scale * variance.sqrt().unsqueeze(1)",
         "variance.sqrt().unsqueeze(1)",
         TEST_SPARSE_REGRESSION,
+    # casale_gp_vae
+    ("the expansion is never renewed", CASALE, 'self.phase.objective != "vae_bound"', "False", TEST_CASALE),
+    (
+        "the prior has another sign",
+        CASALE,
+        '"prior": self.log_prior(batch, q), "e',
+        '"prior": -self.log_prior(batch, q), "e',
+        TEST_CASALE,
+    ),
+    ("no entropy", CASALE, ', "entropy": entropy(q)}', "}", TEST_CASALE),
+    ("the GP trains the nets", CASALE, '"gp_bound", GP)', '"gp_bound")', TEST_CASALE),
+    ("per point", CASALE, "term / batch.observed", "term / len(batch)", TEST_CASALE),
+    (
+        "views of half a circle",
+        CASALE,
+        "2 * math.pi / self.aux.num_angles * steps",
+        "math.pi / self.aux.num_angles * steps",
+        TEST_CASALE,
+    ),
+    (
+        "views between the angles are certain",
+        CASALE,
+        "marginals(v, unexplained)",
+        "marginals(v, 0 * unexplained)",
+        TEST_CASALE,
+    ),
+    ("refined without the latent noise", CASALE, "f.variance + self.latent_noise.noise)", "f.variance)", TEST_CASALE),
+    ("vectors learn with the nets", CASALE, "if name.startswith(GP)]", 'if name.startswith("kernel")]', TEST_CASALE),
+    # starts and traces
+    (
+        "random vectors are the same for all seeds",
+        AUXILIARY,
+        "manual_seed(data.seed)",
+        "manual_seed(0)",
+        TEST_AUXILIARY,
+    ),
+    (
+        "incomplete batches count in the bias",
+        SVGP_VAE,
+        " if len(rows) == size]\n        found",
+        "]\n        found",
+        TEST_SVGP_VAE,
+    ),
+    (
+        "the bias of whitened means",
+        SVGP_VAE,
+        "truth = chol @ self.known_mean",
+        "truth = self.known_mean",
+        TEST_SVGP_VAE,
     ),
 ]
 

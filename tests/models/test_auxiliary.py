@@ -52,6 +52,41 @@ def test_vectors_start_at_the_scores_of_the_objects_pictures() -> None:
     torch.testing.assert_close(principal_scores(data.objects, 2).abs(), torch.from_numpy(reference).float().abs())
 
 
+def test_vectors_start_at_random_if_asked_for_by_the_seed_of_the_data() -> None:
+    data = little_views()
+    data.setup()
+    many = Facts((6,), 12, 12, aux=("object", "angle"), objects=4000)
+    aux, again = (ObjectAngle(many, 2, object_dim=2, start="random") for _ in range(2))
+    torch.manual_seed(0)
+    aux.initialise(data)
+    torch.manual_seed(1)
+    again.initialise(data)
+    torch.testing.assert_close(aux.vectors, again.vectors)
+    assert aux.vectors.std().item() == pytest.approx(1.5, rel=0.05)
+    data.seed = 1
+    again.initialise(data)
+    assert not torch.equal(aux.vectors, again.vectors)
+    with pytest.raises(UserError, match=r"model\.aux\.start=ones is neither pca nor random"):
+        ObjectAngle(VIEWS, 2, start="ones")  # type: ignore[arg-type]
+
+
+def test_more_dimensions_than_the_pictures_have_are_refused() -> None:
+    data = little_views()
+    data.setup()
+    with pytest.raises(UserError, match=r"model\.aux\.object_dim=5 exceeds the 4 principal components"):
+        ObjectAngle(data.facts, 2, object_dim=5).initialise(data)
+
+
+def test_inducing_times_start_evenly_over_a_part_of_the_video() -> None:
+    data = little_views()
+    data.setup()
+    for start, expected in ((None, [0.0, 2.0, 4.0]), ([1.0, 2.0], [1.0, 1.5, 2.0])):
+        assert VideoTime(BALL, 2, start).inducing(3, data.train, torch.empty(0)).flatten().tolist() == expected
+    for wrong in ([1.0], [2.0, 1.0], [-1.0, 2.0], [0.0, 5.0]):
+        with pytest.raises(UserError, match="must be two times between 0 and 4, the earlier first"):
+            VideoTime(BALL, 2, wrong)
+
+
 def test_inducing_points_stand_in_turn_at_every_angle_near_training_objects() -> None:
     """Near: one normal number per point times N^(-1/5) of the sd of each column over the training views."""
     data = little_views()

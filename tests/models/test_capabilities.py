@@ -13,6 +13,7 @@ from src.models.capabilities import (
     HasLatents,
     Predicts,
     PredictsFromPoints,
+    Traced,
 )
 from tests.models.builders import OBJECT_ANGLE, SMALL_NETS, Given, built, far_curve, little_views, rows, spec_of
 
@@ -24,15 +25,16 @@ EXPECTED: dict[str, set[Any]] = {
     "bayesian_gplvm": {HasLatents},
     "vae": {HasLatents},
     "cvae": {HasLatents, Generates},
-    "gp_vae": {HasLatents, Generates},
-    "svgp_vae": {HasLatents, Generates},
+    "gp_vae": {HasLatents, Generates, Traced},
+    "casale_gp_vae": {HasLatents, Generates, Traced},
+    "svgp_vae": {HasLatents, Generates, Traced},
 }
-ALL = (HasLatents, ConditionsOnPoints, HasEvidence, Generates, Predicts, PredictsFromPoints)
+ALL = (HasLatents, ConditionsOnPoints, HasEvidence, Generates, Predicts, PredictsFromPoints, Traced)
 
 
 def example(name: str) -> tuple[Any, Given]:
     """A small model of each kind, with what it needs."""
-    if name in ("cvae", "gp_vae", "svgp_vae"):
+    if name in ("cvae", "gp_vae", "casale_gp_vae", "svgp_vae"):
         data, options = little_views(), dict[str, Any](SMALL_NETS)
         options |= {} if name == "cvae" else {**OBJECT_ANGLE, "likelihood": "gaussian"}
         return built(data, name, **options, **({"num_inducing": 4} if name == "svgp_vae" else {})), data

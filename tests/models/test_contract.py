@@ -42,7 +42,8 @@ FORMS = {
 }
 SMALL = ("active_set.size=6", "encoder.hidden=[8]")
 SMALL_CONV = ("active_set.size=6", "encoder=conv", "encoder.hidden=8", "encoder.channels=[3,4]")
-NEED_AUX = ("cvae", "gp_vae")  # tested on videos, since images alone have no auxiliary columns
+NEED_VIDEOS = ("cvae", "gp_vae")  # since images alone have no auxiliary columns
+NEED_VIEWS = ("casale_gp_vae",)
 QUIET: dict[str, Any] = {
     "accelerator": "cpu",
     "logger": False,
@@ -54,7 +55,7 @@ QUIET: dict[str, Any] = {
 
 @cache
 def dataset(name: str, hidden: str | None = None) -> DataModule:
-    """24 bytes images of three classes for training and 5 for the test, or as many bits in videos of six frames.
+    """24 bytes images of three classes for training and 5 for the test, or bits in videos, or views of objects.
 
     `hidden` names the part that has holes.
     """
@@ -63,7 +64,11 @@ def dataset(name: str, hidden: str | None = None) -> DataModule:
     images = torch.randint(0, 256, (30, 1, 8, 8), generator=generator).byte()
     y = torch.arange(30) % 3
     data = Given(images[:24], batch_size=12, y=y[:24], test=split_of(images[24:29], y[24:29]), missing=missing)
-    if name in NEED_AUX:
+    if name in NEED_VIEWS:
+        turns = torch.cartesian_prod(torch.arange(10), torch.arange(3)).float()
+        told, test = {"aux": ("object", "angle")}, split_of(images[24:29], aux=turns[24:29])
+        data = Given(images[:24], 12, aux=turns[:24], objects=images[::3], test=test, told=told, missing=missing)
+    if name in NEED_VIDEOS:
         aux = torch.cartesian_prod(torch.arange(5), torch.arange(6)).float()
         bits, test = (images > 127).float(), slice(24, 30)
         told = {"aux": ("video", "time"), "group": "video", "group_size": 6, "binary": True}
@@ -214,7 +219,7 @@ def test_the_gradient_is_the_slope_of_the_loss(model: LatentModel, data: DataMod
     assert by_gradient == pytest.approx(by_values, rel=1e-3, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["cvae", "gp_vae", "svgp_vae"])
+@pytest.mark.parametrize("name", ["casale_gp_vae", "cvae", "gp_vae", "svgp_vae"])
 def test_views_train_with_the_published_nets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings of conf/pair on rotated digits in small: every parameter has a gradient that is not 0."""
     data = small_rotated_mnist(monkeypatch, "full" if name == "gp_vae" else 60)

@@ -381,3 +381,38 @@ def test_the_settings_are_the_published_ones() -> None:
     assert rotated["variance_range"] == [1e-3, 10] and rotated["optimizer"]["schedule"] == "constant"
     assert (ball["latent_dim"], ball["num_inducing"], ball["likelihood"]) == (2, 15, "bernoulli")
     assert all(setting["optimizer"]["lr"] == 1e-3 for setting in (rotated, ball))
+
+
+@pytest.mark.parametrize("size", [4, 5, 12])
+def test_the_bias_is_that_of_the_mean_of_eq_9_over_batches(size: int) -> None:
+    """mu_b = (N / b) K_mm Sigma_b^-1 K_mb (y / s2) of whole batches, against b = N, by explicit inverses."""
+    data = little_views(size)
+    model = of_views(data)
+    train = data.train.all()
+    assert train.aux is not None
+    with torch.no_grad():
+        y, s2 = pseudo_observations(model, train.x.double())
+        k_mm = with_jitter(object_angle(model.kernel, model.inducing, model.inducing))
+        k_mb = object_angle(model.kernel, model.inducing, inputs_of(model, train.aux))
+
+        def mu(rows: Tensor) -> Tensor:
+            k, scale = k_mb[:, rows], 12 / len(rows)
+            sigma = [k_mm + scale * (k / s2[rows, c]) @ k.mT for c in range(2)]
+            shift = [scale * k @ (y[rows, c] / s2[rows, c]) for c in range(2)]
+            return torch.stack([k_mm @ torch.linalg.inv(s) @ b for s, b in zip(sigma, shift, strict=True)], 1)
+
+        order = torch.randperm(12, generator=torch.Generator().manual_seed(0))
+        batches = [mu(rows) for rows in order.split(size) if len(rows) == size]
+        difference = torch.stack(batches).mean(0) - mu(torch.arange(12))
+        traced = model.trace(data)
+    assert traced["bias"] == pytest.approx((difference.abs().sum(0).mean() / 4).item(), rel=1e-4, abs=1e-9)
+    assert traced.keys() == {"bias", "lengthscale"}
+    assert (traced["bias"] < 1e-9) == (size == 12)
+
+
+def test_length_scale_and_inducing_times_of_videos_are_traced_in_order() -> None:
+    model = of_videos(3)
+    with torch.no_grad():
+        model.inducing.copy_(torch.tensor([[3.0], [0.5], [1.5]]))
+    expected = {"lengthscale": 0.8, "inducing_0": 0.5, "inducing_1": 1.5, "inducing_2": 3.0}
+    assert model.trace(little_videos()) == pytest.approx(expected)

@@ -6,6 +6,7 @@ CELLS = ("src/report/cells.py", "tests/report/test_tables.py")
 FORMATS = ("src/report/formats.py", "tests/report/test_formats.py")
 RECORDS = ("src/report/records.py", "tests/report/test_records.py")
 IMPUTATION = ("src/report/imputation.py", "tests/report/test_imputation.py")
+CURVES = ("src/report/curves.py", "tests/report/test_curves.py")
 PAGE = ("src/report/page.py", "tests/report/test_page.py")
 
 PLANTED = [
@@ -19,4 +20,7 @@ PLANTED = [
     mistake("random and block share a column", IMPUTATION, '("dataset", *HIDDEN)', '("dataset",)'),
     mistake("what was seen is filled in", PAGE, "np.where(seen, images, reconstructions)", "reconstructions"),
     mistake("metrics of other settings are the run's own", RECORDS, " if name.startswith(own) for key", " for key"),
+    mistake("other configurations join a line", CURVES, "str((run.model, rest_of(run, curve.setting)))", "run.model"),
+    mistake("any exact model is a line across", CURVES, "for key in trained)", "for key in [])"),
+    mistake("epochs count from 0", CURVES, "enumerate(run.history, 1)", "enumerate(run.history)"),
 ]

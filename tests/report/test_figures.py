@@ -97,6 +97,17 @@ def test_generated_views_and_paths_are_those_of_the_runs(tmp_path: Path) -> None
     np.testing.assert_array_equal(estimated.get_xydata(), paths[0] + 1)
 
 
+def test_latents_of_views_are_coloured_by_angle_and_class(tmp_path: Path) -> None:
+    plane, angles = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    folder = write_run(tmp_path, "svgp_vae", "rotated_mnist", active_set=None)
+    write_explorer(folder, latent_dim=16, view_latents=plane, view_angles=angles, view_labels=np.arange(30) % 3)
+    panels: list[Any] = drawn(tmp_path)["views-rotated_mnist"].axes
+    assert [axes.get_title() for axes in panels] == ["SVGP-VAE, by angle", "SVGP-VAE, by class"]
+    for axes, colours in zip(panels, (angles, np.arange(30) % 3), strict=True):
+        np.testing.assert_allclose(axes.collections[0].get_offsets(), plane)
+        np.testing.assert_array_equal(axes.collections[0].get_array(), colours)
+
+
 def test_the_evidence_is_drawn_from_later_evaluations(tmp_path: Path) -> None:
     for size in (100, 400):
         folder = write_run(tmp_path, active_set=size) / "evaluations"

@@ -364,3 +364,21 @@ def test_the_peak_memory_is_not_that_of_the_process_that_started_this_one() -> N
     )
     told = subprocess.run([sys.executable, "-c", parent, child], check=True, capture_output=True, text=True).stdout
     assert 100 < float(told) < 2000
+
+
+def test_watching_adds_the_best_epoch_and_changes_no_other_number(tmp_path: Path) -> None:
+    """Every second epoch and the last; GP-VAEs trace their length scale besides."""
+    sizes = [f"dataset.{name}={size}" for name, size in (("batch_videos", 2), ("steps_per_epoch", 2))]
+    sizes += ["dataset.num_train_videos=3", "dataset.num_test_videos=2", "trainer.max_epochs=3"]
+    command = ["model=gp_vae", "dataset=moving_ball", *sizes, f"paths.outputs={tmp_path}", "logger=csv"]
+    plain, watched = (
+        run(composed(*command, *more), "gp_vae", "moving_ball") for more in ([], ["evaluation.watch_every=2"])
+    )
+    measured = {"seconds_per_epoch", "peak_memory_mb"}
+    assert {k: watched[k] for k in plain if k not in measured} == {k: plain[k] for k in plain if k not in measured}
+    (folder,) = (path.parent for path in tmp_path.glob("*/history.csv") if "watched_" in path.read_text())
+    rows = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
+    scores = [float(row["watched_path_rmse"]) for row in rows]
+    assert [np.isfinite(score) for score in scores] == [False, True, True]
+    assert scores[2] == watched["path_rmse"] and watched["path_rmse_best_epoch"] == min(scores[1:])
+    assert np.isfinite(float(rows[1]["watched_lengthscale"]))

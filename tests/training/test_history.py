@@ -43,6 +43,18 @@ def test_a_row_is_the_mean_over_the_steps_of_its_epoch(batch_size: str, tmp_path
     assert [int(row["step"]) for row in written] == [steps, 2 * steps, 3 * steps]
 
 
+def test_what_is_watched_after_an_epoch_is_part_of_its_row(tmp_path: Path) -> None:
+    config = composed(*SMALL, "dataset.batch_size=full", "trainer.max_epochs=3")
+    data = make_data(config)
+    model = make_model(config, data).train()
+    model.initialise(data)
+    history = History(tmp_path / "history.csv", lambda epoch: {"watched_error": 0.5} if epoch == 1 else {})
+    make_trainer(config, history, tmp_path).fit(model, datamodule=data)
+    assert [row.get("watched_error") for row in history.rows] == [None, 0.5, None]
+    written = list(csv.DictReader((tmp_path / "history.csv").read_text().splitlines()))
+    assert [row["watched_error"] for row in written] == ["nan", "0.5", "nan"]
+
+
 def test_a_file_has_the_columns_of_all_rows() -> None:
     rows = [{"epoch": 0, "loss": 1.0, "kl": 2.0}, {"epoch": 1, "loss": 3.0, "fit": 4.0}]
     lines = as_csv(rows).split()
