@@ -203,6 +203,7 @@ PLANTED = [
             ),
             "sample variances in the ASKL": (".var(0, correction=0)", ".var(0)"),
             "the sum over dimensions": ("/ var_x - 2)).mean()", "/ var_x - 2)).sum()"),
+        },
         LOW_RANK: {
             "no variances in the prior": ("(squares + spread) / alpha", "squares / alpha"),
             "Woodbury with another sign": ("(1 - u.square().sum(0))", "(1 + u.square().sum(0))"),

@@ -1045,6 +1045,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "scale * variance.sqrt().unsqueeze(1)",
         "variance.sqrt().unsqueeze(1)",
         TEST_SPARSE_REGRESSION,
+    ),
     # casale_gp_vae
     ("the expansion is never renewed", CASALE, 'self.phase.objective != "vae_bound"', "False", TEST_CASALE),
     (
