@@ -157,7 +157,7 @@ def test_a_few_values_typed_again_from_the_papers() -> None:
     assert value("table1", dataset="fmnist", metric="rmse", model="bayesian_sas", active_set=200) == "0.188 ± 0.020"
     assert value("table2", model="vae", dataset="fmnist") == "0.58 ± 0.008"
     assert value("rotated_mnist", model="casale_gp_vae", metric="mse_sample") == "0.0370 ± 0.0012"
-    place = {"model.bound": "svi", "model.regularisation": None, "metric": "askl"}
+    place: Place = {"model.bound": "svi", "model.regularisation": None, "metric": "askl"}
     assert value("anuran", **place) == "31.9826"
     place = {"model.latent_dim": 10, "model.regularisation": 1000, "metric": "fit_rmse"}
     assert value("anuran_dimensions", **place) == "0.0319"
