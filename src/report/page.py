@@ -29,7 +29,17 @@ TINT = np.array([round(255 * part) for part in to_rgb(UNKNOWN)], np.uint8).resha
 CAPTIONS = {
     "latents": "Test data in latent space, {}; grey: predictive sd, on a scale of its own in each map",
     "generation": "Unseen views, generated from object and angle alone, {}",
+    "views": "Principal components of the latents of training views, {}",
     "paths": "Paths, {}",
+    "inducing_points": "Test error and time by the number of inducing points{}",
+    "batch_sizes": "Test error and time by the batch size{}",
+    "kernel_rank": "Test error and time by the length of object vectors{}",
+    "rotated_digits": "Test error and time by the number of digits{}",
+    "ball_inducing": "Path error and time by the number of inducing times{}",
+    "error_against_time": "Test error against time; numbers: inducing points, or the length of object vectors{}",
+    "lengthscale": "Length scale over the training, {}",
+    "bias": "Bias of mini-batches over the training, {}",
+    "inducing_times": "Inducing times over the training, {}",
     "evidence": "SAS estimate against the exact log marginal likelihood, and the difference by number of points{}",
 }
 

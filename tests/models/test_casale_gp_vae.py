@@ -36,7 +36,8 @@ def of(data: Given, **arguments: Any) -> CasaleGPVAE:
     model: Any = set_hyperparameters(built(data, "casale_gp_vae", **SMALL_NETS, **OBJECT_ANGLE, **arguments))
     model.latent_noise.learned.noise = ALPHA
     model.initialise(data)
-    return model  # type: ignore[no-any-return]
+    assert isinstance(model, CasaleGPVAE)
+    return model
 
 
 def inputs_of(model: CasaleGPVAE, aux: Tensor | None) -> Tensor:
@@ -223,7 +224,8 @@ def trained(data: Given, epochs: int, **arguments: Any) -> tuple[CasaleGPVAE, li
         def on_train_epoch_start(self, *_: Any) -> None:
             kept.append({name: p.detach().clone() for name, p in model.named_parameters()})
 
-        on_train_end = on_train_epoch_start
+        def on_train_end(self, *_: Any) -> None:
+            self.on_train_epoch_start()
 
     Trainer(max_epochs=epochs, callbacks=[Keep()], **QUIET).fit(model, datamodule=data)
     return model, kept

@@ -66,8 +66,8 @@ def dataset(name: str, hidden: str | None = None) -> DataModule:
     data = Given(images[:24], batch_size=12, y=y[:24], test=split_of(images[24:29], y[24:29]), missing=missing)
     if name in NEED_VIEWS:
         turns = torch.cartesian_prod(torch.arange(10), torch.arange(3)).float()
-        told, test = {"aux": ("object", "angle")}, split_of(images[24:29], aux=turns[24:29])
-        data = Given(images[:24], 12, aux=turns[:24], objects=images[::3], test=test, told=told, missing=missing)
+        unseen, views = split_of(images[24:29], aux=turns[24:29]), {"aux": ("object", "angle")}
+        data = Given(images[:24], 12, aux=turns[:24], objects=images[::3], test=unseen, told=views, missing=missing)
     if name in NEED_VIDEOS:
         aux = torch.cartesian_prod(torch.arange(5), torch.arange(6)).float()
         bits, test = (images > 127).float(), slice(24, 30)

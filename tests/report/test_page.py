@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from src.report import page, records, tables
+from src.report.curves import CURVES
 from src.report.settings import settings_table
 from tests.report.handmade import write_explorer, write_run
 
@@ -132,3 +133,12 @@ def test_missing_values_of_vectors_are_not_coloured(tmp_path: Path) -> None:
 def test_a_dataset_of_no_paper_has_its_own_name(tmp_path: Path) -> None:
     write_run(tmp_path, "mine", "array", active_set=None)
     assert data_of(made(tmp_path))["rows"][0][:2] == ["mine", "array"]
+
+
+def test_every_figure_has_a_caption(tmp_path: Path) -> None:
+    """The names of the curves, and those of traces, which end with a dataset."""
+    curves = [curve.name for curve in CURVES]
+    traces = [f"{name}-moving_ball" for name in ("views", "lengthscale", "bias", "inducing_times")]
+    for name in (*curves, *traces, "error_against_time"):
+        Image.new("RGB", (4, 4)).save(tmp_path / f"{name}.png")
+        assert "<figcaption>" in page.figure(tmp_path / f"{name}.png")
