@@ -32,10 +32,17 @@ class LatentOptions:
 
 @dataclass(frozen=True)
 class GPOptions:
-    """A GP decoder: its kernel, and the noise variance that it starts from."""
+    """A GP: its kernel, and the noise variance that it starts from."""
 
     kernel: Spec
     noise: float = 0.1
+
+
+@dataclass(frozen=True)
+class DecoderOptions(GPOptions):
+    """A GP decoder: also the likelihood of its observations."""
+
+    likelihood: str | None = None  # None: gaussian
 
 
 @dataclass(frozen=True, kw_only=True)
