@@ -158,6 +158,7 @@ class DataModule(LightningDataModule):
             missing=self.num_missing,
             patterns=self.num_patterns,
             binary=self.binary,
+            levels=256 if self.train.storage.dtype == torch.uint8 else 0,
             fresh=self.fresh,
             scale="image" if len(shape) == 3 else "table",
             columns=self.columns,

@@ -44,6 +44,9 @@ class Labels(Protocol):
     def log_predictive(self, t: Tensor, mean: Tensor, variance: Tensor, seen: Tensor | None = None) -> Tensor:
         """sum_n log p(t_n), over points and outputs that were seen."""
 
+    def log_odds(self, frequency: Tensor, num_points: int) -> Tensor:
+        """Logits [D] at which each output is 1 as often as in `num_points` points, and half a point of either kind."""
+
     def part(self, outputs: Tensor) -> "Labels":
         """The same for some of the outputs."""
 
@@ -75,6 +78,10 @@ class Bits:
         """sum_n log p(t_n), over points and outputs: sigmoid(-f) is the probability of 0."""
         log_p = self.predictive((2 * t - 1) * mean, variance)
         return log_p.sum() if seen is None else torch.where(seen, log_p, 0.0).sum()
+
+    def log_odds(self, frequency: Tensor, num_points: int) -> Tensor:
+        """The logit of a frequency between 0 and 1."""
+        return smoothed(frequency, num_points).logit()
 
     def part(self, outputs: Tensor) -> "Bits":
         """Each output is a bit by itself."""
@@ -111,6 +118,10 @@ class Classes:
         logits, log_weights = sampled(mean, variance)
         chosen = torch.einsum("rsp,rp->rs", logits, t)
         return (chosen - logits.logsumexp(-1) + log_weights).logsumexp(-1).sum()
+
+    def log_odds(self, frequency: Tensor, num_points: int) -> Tensor:
+        """The logarithm of each frequency."""
+        return smoothed(frequency, num_points).log()
 
     def part(self, outputs: Tensor) -> "Classes":
         """The outputs of a class belong together."""
@@ -153,10 +164,19 @@ class OneHot:
         parts = [Classes().log_predictive(own, f, v[:, 0], known) for own, f, v, known in groups]
         return torch.stack(parts).sum()
 
+    def log_odds(self, frequency: Tensor, num_points: int) -> Tensor:
+        """The logarithm of each frequency."""
+        return Classes().log_odds(frequency, num_points)
+
     def part(self, outputs: Tensor) -> "OneHot":
         """Whole groups."""
         group = torch.arange(len(self.sizes)).repeat_interleave(torch.tensor(self.sizes))
         return OneHot(group[outputs.cpu()].unique_consecutive(return_counts=True)[1].tolist())
+
+
+def smoothed(frequency: Tensor, num_points: int) -> Tensor:
+    """Frequencies that are neither 0 nor 1: half a point more of either kind."""
+    return (num_points * frequency + 0.5) / (num_points + 1)
 
 
 def by_output(variance: Tensor, mean: Tensor) -> Tensor:

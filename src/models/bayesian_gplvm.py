@@ -3,26 +3,34 @@
 Titsias & Lawrence, 2010 (collapsed bound); Hensman, Fusi & Lawrence, 2013, and Bui & Turner, 2015 (mini-batches).
 """
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.distributions import Independent, MultivariateNormal, Normal
+from torch.distributions import Distribution, Independent, MultivariateNormal
 from torch.nn import Parameter
 from torch.nn.functional import softplus
 
 from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
-from src.gp.bounds import Bound, collapsed_bound, incomplete_bound, optimal_q_of_bound, uncollapsed_bound
+from src.gp.bounds import (
+    Bound,
+    bound_by_samples,
+    collapsed_bound,
+    incomplete_bound,
+    optimal_q_of_bound,
+    uncollapsed_bound,
+)
 from src.gp.kernels import covariance, widened
+from src.gp.labels import Labels
 from src.gp.linalg import add_diagonal
 from src.gp.patterns import patterns_by_rows
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
 from src.gp.sparse import SparseGP, Whitened, make_sparse_gp, optimal_q, prior_covariance, prior_factor, statistics
 from src.models.base import LatentModel, Terms, latents_of
-from src.models.likelihoods import Gaussian
-from src.models.options import GPOptions, LatentOptions, LearningOptions
+from src.models.likelihoods import decoder_likelihood, masked, predicted
+from src.models.options import DecoderOptions, LatentOptions, LearningOptions
 from src.models.posterior import Kind, Point, Posterior, kl_to_prior, rows_of
 from src.runs.errors import UserError
 from src.runs.specs import make
@@ -39,6 +47,9 @@ class BayesianGPLVM(LatentModel):
 
     If values are missing, svi estimates expectations from at least one draw, and the collapsed bound is a sum over the
     patterns of what is missing, with a covariance of q(u) for each output.
+
+    Bits have logits with a learned constant mean per output. Their expected log probability takes draws of z, as for
+    missing values, and quadrature over f; this bound is svi's only.
     """
 
     posteriors: ClassVar[tuple[Kind, ...]] = ("diagonal", "full")
@@ -49,7 +60,7 @@ class BayesianGPLVM(LatentModel):
         self,
         facts: Facts,
         latents: LatentOptions,
-        gp: GPOptions,
+        gp: DecoderOptions,
         learning: LearningOptions,
         bound: Literal["svi", "collapsed"] = "svi",
         num_inducing: int = 100,
@@ -59,7 +70,10 @@ class BayesianGPLVM(LatentModel):
         self.latents = latents_of(latents, facts, self.posteriors, type(self).__name__)
         self.bound, self.samples = bound, samples
         self.kernel = widened(make(gp.kernel), latents.latent_dim)
-        self.likelihood: Gaussian = Gaussian(gp.noise)
+        self.set_warp(gp.warp, gp.likelihood)
+        self.likelihood: Any = decoder_likelihood(gp.likelihood, gp.noise, facts)
+        if self.labels is not None:
+            self.offset = Parameter(torch.zeros_like(self.data_mean))  # of the logits, [D]
         self.inducing = Parameter(torch.randn(num_inducing, latents.latent_dim))
         q_mean, q_raw_scale = torch.zeros(num_inducing, self.data_mean.numel()), raw_scale(torch.eye(num_inducing))
         if bound == "svi":
@@ -70,9 +84,20 @@ class BayesianGPLVM(LatentModel):
                 "q_raw_scale", q_raw_scale if facts.complete else q_raw_scale.repeat(len(q_mean.mT), 1, 1)
             )
 
+    @property
+    def labels(self) -> Labels | None:
+        """What bits are, or None for real values."""
+        labels: Labels | None = self.likelihood.labels
+        return labels
+
     def check(self, facts: Facts) -> None:
         """The collapsed bound is not a sum over data points; closed forms exist for RBF kernels only."""
         super().check(facts)
+        if self.labels is not None and (self.bound == "collapsed" or self.likelihood.name != "bernoulli"):
+            raise UserError(
+                f"model.likelihood={self.likelihood.name} does not fit BayesianGPLVM with model.bound={self.bound}: "
+                "svi has gaussian or bernoulli, collapsed has gaussian"
+            )
         if self.bound == "collapsed" and facts.batch_size < self.num_data:
             raise UserError(
                 f"model.bound=collapsed needs all {self.num_data} points in every batch (dataset.batch_size=full), "
@@ -95,6 +120,8 @@ class BayesianGPLVM(LatentModel):
         from sklearn.cluster import KMeans
 
         super().initialise(data)
+        if self.labels is not None:
+            self.offset.data.copy_(self.labels.log_odds(self.data_mean, self.num_data))
         part = data.train.draw(5000, self.seed)
         latents = self.gaussian(part).mean.detach()
         centres = KMeans(len(self.inducing), n_init=1, random_state=self.seed).fit(latents).cluster_centers_
@@ -110,33 +137,40 @@ class BayesianGPLVM(LatentModel):
     def set_optimal(self, batch: Batch) -> None:
         """q(u) as all these points, and no others, would have it."""
         (x, mask), q = self.observed(batch), self.gaussian(batch)
+        x, noise = (x, self.likelihood.noise) if self.labels is None else self.pseudo_targets(batch, self.labels)
         if mask is not None and self.bound == "svi":
-            self.set_shared(x, mask, q.mean)
+            self.set_shared(x, mask, q.mean, noise)
         elif mask is not None:
             for rows, outputs in patterns_by_rows(mask):
-                self.set_outputs(outputs, self.optimal(x[rows][:, outputs], rows_of(q, rows)))
+                self.set_outputs(outputs, self.optimal(x[rows][:, outputs], rows_of(q, rows), noise))
         else:
-            optimal = self.optimal(x, q)
+            optimal = self.optimal(x, q, noise)
             self.q_mean.copy_(optimal.mean)
             self.q_raw_scale.copy_(raw_scale(optimal.scale.squeeze(0)))
 
-    def optimal(self, x: Tensor, q: Posterior) -> Whitened:
+    def pseudo_targets(self, batch: Batch, labels: Labels) -> tuple[Tensor, Tensor]:
+        """Real numbers [n, D] that bits act as by the quadratic bound at their mean logit, and their noise."""
+        bits = self.as_float(batch.x).flatten(1)
+        mask = None if batch.mask is None else batch.mask.flatten(1)
+        return labels.width * masked(bits - labels.mean(self.offset), mask), bits.new_tensor([labels.width])
+
+    def optimal(self, x: Tensor, q: Posterior, noise: Tensor) -> Whitened:
         """The best q(u) given observations x [n, D] with latents q."""
-        return optimal_q_of_bound(x, self.psi(q), self.k_mm(), self.likelihood.noise)
+        return optimal_q_of_bound(x, self.psi(q), self.k_mm(), noise)
 
     def set_outputs(self, outputs: Tensor, q: Whitened) -> None:
         """q(u) of those outputs that have one pattern of missing values."""
         self.q_mean[:, outputs] = q.mean
         self.q_raw_scale[outputs] = raw_scale(q.scale.squeeze(0))
 
-    def set_shared(self, x: Tensor, mask: Tensor, z: Tensor) -> None:
+    def set_shared(self, x: Tensor, mask: Tensor, z: Tensor, noise: Tensor) -> None:
         """A q(u) to start from: the best means given z [n, Q] of each output, and one covariance for all.
 
         O(n M^2 D), of at most `STARTING_POINTS` points.
         """
         x, mask, z = (part[:STARTING_POINTS] for part in (x, mask, z))
         chol, _ = prior_factor(self.kernel, self.inducing)
-        k_mb, weight = covariance(self.kernel, self.inducing.double(), z.double()), mask / self.likelihood.noise
+        k_mb, weight = covariance(self.kernel, self.inducing.double(), z.double()), mask / noise
         for outputs in torch.arange(x.shape[1], device=x.device).split(32):
             q = optimal_q(statistics(chol, k_mb, x[:, outputs], weight[:, outputs]), 1.0, x.dtype)
             self.q_mean[:, outputs] = q.mean
@@ -150,9 +184,11 @@ class BayesianGPLVM(LatentModel):
         kl = self.num_data / len(x) * kl_to_prior(q).sum()
         if self.bound == "collapsed":
             likelihood, jitter = self.collapsed(x, mask, q)
-            return self.per_value({"likelihood": likelihood, "kl": -kl}, jitter)
-        likelihood, kl_u, jitter = self.uncollapsed(x, mask, q)
-        return self.per_value({"likelihood": likelihood, "kl_u": -kl_u, "kl": -kl}, jitter)
+            return self.per_value({"likelihood": likelihood, "kl": -kl} | self.slope_term(x, mask), jitter)
+        bits = self.labels is not None
+        likelihood, kl_u, jitter = self.bits_bound(batch, q) if bits else self.uncollapsed(x, mask, q)
+        terms = {"likelihood": likelihood, "kl_u": -kl_u, "kl": -kl}
+        return self.per_value(terms | self.slope_term(x, mask), jitter)
 
     def collapsed(self, x: Tensor, mask: Tensor | None, q: Posterior) -> tuple[Tensor, float]:
         """The bound at the optimal q(u); outputs with one pattern of missing values share one."""
@@ -174,6 +210,18 @@ class BayesianGPLVM(LatentModel):
         assert not isinstance(q, Point)
         z = q.rsample((max(1, self.samples),))
         return incomplete_bound(x, mask, z, self.inducing, self.kernel, noise, self.q_v(), self.num_data)
+
+    def bits_bound(self, batch: Batch, q: Posterior) -> Bound:
+        """The bound at any q(u) of bits: samples of z, and quadrature over their logits."""
+        assert not isinstance(q, Point)
+        x, mask = self.as_float(batch.x).flatten(1), None if batch.mask is None else batch.mask.flatten(1)
+
+        def expected(mean: Tensor, variance: Tensor) -> Tensor:
+            fit: Tensor = self.likelihood.expected_log_prob(x, mean + self.offset, variance, mask)
+            return fit.sum()
+
+        z = q.rsample((max(1, self.samples),))
+        return bound_by_samples(expected, z, self.inducing, self.kernel, self.q_v(), self.num_data)
 
     def gaussian(self, batch: Batch) -> Independent | MultivariateNormal:
         """q(z) of a batch."""
@@ -200,16 +248,20 @@ class BayesianGPLVM(LatentModel):
 
     def given(self, batch: Batch | None = None) -> SparseGP:
         """The GP given q(u), which sums up all training points."""
-        return make_sparse_gp(self.inducing, self.kernel, self.likelihood.noise, self.q_v())
+        noise = self.likelihood.noise if self.labels is None else self.q_mean.new_zeros(1)
+        return make_sparse_gp(self.inducing, self.kernel, noise, self.q_v())
 
-    def decode(self, z: Tensor, given: SparseGP | None = None, aux: Tensor | None = None) -> Normal:
+    def decode(self, z: Tensor, given: SparseGP | None = None, aux: Tensor | None = None) -> Distribution:
         """The predictive distribution at z."""
-        return self.normal(*(given or self.given()).predict(z))
+        mean, variance = (given or self.given()).predict(z)
+        if self.labels is None:
+            return self.normal(mean, variance)
+        return predicted(self.labels, mean + self.offset, variance, self.shape)
 
     def gp_parameters(self) -> list[Parameter]:
-        """Inducing inputs and q(u) belong to the GP."""
+        """Inducing inputs, q(u) and the mean of logits belong to the GP."""
         own = [p for p in (self.inducing, self.q_mean, self.q_raw_scale) if isinstance(p, Parameter)]
-        return [*super().gp_parameters(), *own]
+        return [*super().gp_parameters(), *own, *([] if self.labels is None else [self.offset])]
 
 
 def raw_scale(scale: Tensor) -> Tensor:

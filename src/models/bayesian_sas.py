@@ -19,4 +19,4 @@ class BayesianSAS(SAS):
         q = self.encode_centred(x, mask, batch.index)
         active, rest, jitter = self.estimate(self.values(batch, x), q.rsample(), mask)
         kl = self.num_data / len(batch.x) * kl_to_prior(q).sum()
-        return self.per_value({"active": active, "rest": rest, "kl": -kl}, jitter)
+        return self.per_value({"active": active, "rest": rest, "kl": -kl} | self.slope_term(x, mask), jitter)

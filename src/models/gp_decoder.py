@@ -55,6 +55,7 @@ class GPDecoder(LatentModel, ABC):
         super().__init__(facts, learning, latents.latent_dim)
         self.latents = latents_of(latents, facts, self.posteriors, type(self).__name__)
         self.kernel = widened(make(gp.kernel), latents.latent_dim)
+        self.set_warp(gp.warp, gp.likelihood)
         self.likelihood = decoder_likelihood(gp.likelihood, gp.noise, facts)
         self.labels: Labels | None = self.likelihood.labels
         if self.labels is not None:
@@ -70,17 +71,12 @@ class GPDecoder(LatentModel, ABC):
         """Also draw the active set that the checkpoint predicts from."""
         super().initialise(data)
         if self.labels is not None:
-            self.offset.data.copy_(self.log_odds())
+            self.offset.data.copy_(self.labels.log_odds(self.data_mean, self.num_data))
         active = data.train.draw(self.active_size, stream(self.seed, self.num_data))
-        self.active_x.copy_(masked(self.as_float(active.x), active.mask))
+        self.active_x.copy_(masked(self.unit(active.x), active.mask))
         self.active_index.copy_(active.index)
         if active.mask is not None:
             self.active_mask.copy_(active.mask)
-
-    def log_odds(self) -> Tensor:
-        """The logits [D] of the frequencies of 1 in the training data, which count half a point more of either."""
-        frequency = (self.num_data * self.data_mean + 0.5) / (self.num_data + 1)
-        return frequency.log() if self.facts.one_hot else frequency.logit()
 
     def values(self, batch: Batch, x: Tensor) -> Tensor:
         """What the GP explains: centred rows x [B, D], or bits and one-hot rows as they are; 0 if not observed."""

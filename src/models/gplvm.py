@@ -37,7 +37,7 @@ class GPLVM(GPDecoder):
         x, mask = self.observed(batch)
         z = self.encode_centred(x, mask, batch.index).rsample()
         evidence, jitter = self.evidence(self.values(batch, x), z, mask)
-        return self.per_value({"evidence": self.num_data / len(z) * evidence}, jitter)
+        return self.per_value({"evidence": self.num_data / len(z) * evidence} | self.slope_term(x, mask), jitter)
 
     def evidence(self, x: Tensor, z: Tensor, mask: Tensor | None) -> tuple[Tensor, float]:
         """log p(x | z) of a batch, and the jitter; of bits and categories a lower bound."""

@@ -40,9 +40,10 @@ class GPOptions:
 
 @dataclass(frozen=True)
 class DecoderOptions(GPOptions):
-    """A GP decoder: also the likelihood of its observations."""
+    """A GP decoder: also the likelihood of its observations, and what makes real numbers of intensities."""
 
     likelihood: str | None = None  # None: gaussian
+    warp: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

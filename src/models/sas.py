@@ -41,7 +41,7 @@ class SAS(GPDecoder):
         x, mask = self.observed(batch)
         z = self.encode_centred(x, mask, batch.index).rsample()
         active, rest, jitter = self.estimate(self.values(batch, x), z, mask)
-        return self.per_value({"active": active, "rest": rest}, jitter)
+        return self.per_value({"active": active, "rest": rest} | self.slope_term(x, mask), jitter)
 
     def estimate(self, x: Tensor, z: Tensor, mask: Tensor | None = None) -> Estimate:
         """Eq. 6 with a fixed number of active points, or the unbiased form with a random number.

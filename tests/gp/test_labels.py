@@ -18,7 +18,9 @@ def seeded(*shape: int, seed: int = 0) -> Tensor:
 def test_the_probabilities_of_all_outcomes_add_up_to_one() -> None:
     for num_classes in (2, 3, 10, 40):
         mean, variance = 3 * seeded(20, num_classes), 4 * seeded(20, seed=1).square()
-        torch.testing.assert_close(Classes().predictive(mean, variance).exp().sum(1), torch.ones(20, dtype=torch.float64))
+        torch.testing.assert_close(
+            Classes().predictive(mean, variance).exp().sum(1), torch.ones(20, dtype=torch.float64)
+        )
     one, zero = (Bits().predictive(sign * mean, variance).exp() for sign in (1, -1))
     torch.testing.assert_close(one + zero, torch.ones_like(one))
 

@@ -14,7 +14,7 @@ from torch.nn.functional import one_hot
 
 from src.gp import quadratic_bound
 from src.gp.kernels import covariance
-from src.gp.labels import Bits, Classes, Labels, OneHot
+from src.gp.labels import Bits, Classes, Labels
 from src.gp.quadratic_bound import (
     Estimate,
     Logits,
