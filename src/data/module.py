@@ -45,6 +45,7 @@ class DataModule(LightningDataModule):
     group: ClassVar[str | None] = None  # the auxiliary column whose points stay together
     group_size: ClassVar[int | None] = None  # points per group
     binary: bool = False  # True if every value is 0 or 1
+    one_hot: tuple[int, ...] = ()  # the numbers of columns of the categories, if all columns are one-hot
     fresh: bool = False  # True if every training batch is newly generated and not part of `train`
     test_is_train: ClassVar[bool] = False  # True if there is no test part, so that the training points stand for it
     objects: Tensor | None = None  # [objects, *shape], one picture per object of the column `object`
@@ -87,9 +88,11 @@ class DataModule(LightningDataModule):
         test = subset(test, self.max_test, self.seed, "dataset.max_test")
         if self.validation_part is not None:
             train, validation = self.hold_out(train, self.validation_part)
-            self.validation = self.missing.applied(validation, "test", self.seed)  # it stands in for the test split
-        self.train = self.missing.applied(train, "train", self.seed)
-        self.test = self.missing.applied(test, "test", self.seed)
+            self.validation = self.missing.applied(
+                validation, "test", self.seed, self.one_hot
+            )  # it stands in for the test split
+        self.train = self.missing.applied(train, "train", self.seed, self.one_hot)
+        self.test = self.missing.applied(test, "test", self.seed, self.one_hot)
         if self.make_binary is not None:
             self.binarise(self.make_binary)
         if self.standardise:
@@ -158,6 +161,7 @@ class DataModule(LightningDataModule):
             missing=self.num_missing,
             patterns=self.num_patterns,
             binary=self.binary,
+            one_hot=self.one_hot,
             levels=256 if self.train.storage.dtype == torch.uint8 else 0,
             fresh=self.fresh,
             scale="image" if len(shape) == 3 else "table",
