@@ -280,6 +280,6 @@ def converged_mean(chol: Tensor, t: Tensor, labels: Labels, offset: Tensor | flo
         step = new - psi
         age = 0 if ((new - ahead) * step).sum() < 0 else age + 1
         psi, ahead = new, new + age / (age + 3) * step
-        if step.abs().max() < tolerance:
+        if bool((step.abs() < tolerance).all()):
             break
     return psi

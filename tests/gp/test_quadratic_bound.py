@@ -14,7 +14,7 @@ from torch.nn.functional import one_hot
 
 from src.gp import quadratic_bound
 from src.gp.kernels import covariance
-from src.gp.labels import Bits, Classes, Labels
+from src.gp.labels import Bits, Classes, Labels, OneHot
 from src.gp.quadratic_bound import (
     Estimate,
     Logits,
@@ -261,3 +261,100 @@ def test_one_factor_for_all_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quadratic_bound, "well_conditioned_cholesky", counted)
     log_densities(labels_of(BITS, 8, outputs=20), seeded(8, 2), kernel_of(), BITS, 5, 4)
     assert shapes == [(5, 5)]
+
+
+def holes(kind: Labels, outputs: int, size: int = 9) -> Tensor:
+    """A mask with three patterns in the active set, one of which saw nothing; classes are missing as a whole."""
+    mask = seeded(size, outputs, seed=11) > -0.5
+    mask[:5, 0] = False
+    mask[:5, -1] = mask[:5, -2]
+    if isinstance(kind, OneHot):
+        starts = torch.tensor([0, 2, 5])
+        mask = mask[:, starts].repeat_interleave(torch.tensor(kind.sizes), 1)
+    return mask
+
+
+def kinds_with_parts() -> list[tuple[Labels, list[list[int]]]]:
+    """Labels of nine outputs, and the outputs that are a problem by themselves."""
+    return [(BITS, [[d] for d in range(9)]), (OneHot([2, 3, 4]), [[0, 1], [2, 3, 4], [5, 6, 7, 8]])]
+
+
+def labels_of_nine(kind: Labels) -> Tensor:
+    if kind is BITS:
+        return labels_of(BITS, 9, outputs=9)
+    return torch.cat([one_hot(torch.arange(9) * 7 % size, size) for size in (2, 3, 4)], 1).double()
+
+
+@pytest.mark.parametrize(("kind", "parts"), kinds_with_parts(), ids=["bits", "groups"])
+def test_groups_and_missing_labels_are_problems_by_themselves(kind: Labels, parts: list[list[int]]) -> None:
+    """Each output, or group of one-hot outputs, sees the active points where it was observed, and no others."""
+    t, z, offset, kernel = labels_of_nine(kind), seeded(9, 2), 0.3 * seeded(9, seed=8), kernel_of(3.0)
+    mask, new = holes(kind, 9), seeded(4, 2, seed=1)
+    assert not mask[:5, parts[0]].any()  # one output was seen at no active point
+    active, rest, means, variances = [], [], [], []
+    for outputs in parts:
+        seen = mask[:, outputs[0]]
+        own = BITS if kind is BITS else CLASSES
+        rows = torch.cat([seen[:5].nonzero().squeeze(1), 5 + seen[5:].nonzero().squeeze(1)])
+        single = log_densities(t[rows][:, outputs], z[rows], kernel, own, int(seen[:5].sum()), 4, offset[outputs])
+        active.append(single.active)
+        rest.append(single.rest)
+        known = seen[:5]
+        given = condition(t[:5][known][:, outputs], z[:5][known], kernel, Logits(own, offset[outputs]))
+        mean, variance = given.predict(new)
+        means.append(mean)
+        variances.append(variance.unsqueeze(1).expand_as(mean))
+    blank = torch.where(mask, t, 0.0)
+    estimate = log_densities(blank, z, kernel, kind, 5, 4, offset, mask)
+    torch.testing.assert_close(estimate.active, torch.stack(active).sum())
+    torch.testing.assert_close(estimate.rest, torch.stack(rest).sum())
+    mean, variance = condition(blank[:5], z[:5], kernel, Logits(kind, offset), mask[:5]).predict(new)
+    torch.testing.assert_close(mean, torch.cat(means, 1), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(variance, torch.cat(variances, 1))
+    assert_prior_where_nothing_was_seen(mean, variance, offset, parts[0])
+
+
+def assert_prior_where_nothing_was_seen(mean: Tensor, variance: Tensor, offset: Tensor, outputs: list[int]) -> None:
+    torch.testing.assert_close(mean[:, outputs], offset[outputs].expand(4, -1))
+    torch.testing.assert_close(variance[:, outputs], torch.full((4, len(outputs)), 3.0, dtype=torch.float64))
+
+
+def test_gradients_with_missing_labels_are_right() -> None:
+    t, z, offset, mask = labels_of(BITS, 6), seeded(6, 1), seeded(3, seed=8), holes(BITS, 3, size=6)
+    inputs = [v.requires_grad_() for v in (z, offset)]
+    blank = torch.where(mask, t, 0.0)
+    for term, iterations in ((0, 40), (1, 3)):
+        assert torch.autograd.gradcheck(
+            lambda z, o: log_densities(blank, z, kernel_of(), BITS, 4, iterations, o, mask)[term],  # noqa: B023
+            inputs,
+        )
+
+
+def test_a_mask_of_ones_changes_nothing() -> None:
+    t, z = labels_of(BITS, 8), seeded(8, 2)
+    plain, masked = (log_densities(t, z, kernel_of(), BITS, 5, 4, 0.0, m) for m in (None, torch.ones(8, 3).bool()))
+    assert torch.equal(plain.active, masked.active) and torch.equal(plain.rest, masked.rest)
+
+
+def test_the_weights_are_those_of_eq_6_and_eq_4() -> None:
+    t, z, logits, kernel = labels_of(BITS, 8), seeded(8, 2), Logits(BITS, seeded(3, seed=8)), kernel_of()
+    steps = quadratic_bound.ITERATIONS
+    active, rest = log_densities(t, z, kernel, BITS, 5, steps, logits.offset)
+    fixed = quadratic_bound.fixed_size(t, z, kernel, logits, 5, 100)
+    torch.testing.assert_close(fixed[:2], (active, (100 - 5) / 3 * rest))
+    random = quadratic_bound.random_size(t, z, kernel, logits, 3)
+    torch.testing.assert_close(random[:2], (torch.zeros_like(rest), 8 / 3 * rest))
+    everything = log_densities(t, z, kernel, BITS, 8, steps, logits.offset)
+    assert everything.rest == 0
+    torch.testing.assert_close(quadratic_bound.log_evidence(t, z, kernel, logits), everything.active)
+
+
+def test_with_one_point_left_the_estimate_is_close_to_the_evidence() -> None:
+    """log p(t_A) + log p(t_n | t_A) is log p(t), for any point left out; the bound is 0.02 nats below it here."""
+    z, k = seeded(3, 1), None
+    kernel = kernel_of(0.5)
+    k = covariance(kernel, z, z)
+    for bits in ([1.0, 1.0, 0.0], [0.0, 1.0, 1.0]):
+        t = torch.tensor(bits, dtype=torch.float64)[:, None]
+        estimate = sum(log_densities(t, z, kernel, BITS, 2, 100))
+        assert float(estimate) == pytest.approx(log_evidence_of_bits(t[:, 0], k), abs=0.02)
