@@ -196,6 +196,7 @@ class LogExpectedSigmoid(torch.autograd.Function):
     def forward(ctx: Any, mean: Tensor, sd: Tensor) -> Tensor:
         """O(nodes R D), a part of the rows at a time."""
         nodes, log_weights = quadrature(mean)
+        weights = torch.stack([log_weights.exp(), nodes * log_weights.exp()])
         least = -TAIL - nodes[-1] * sd
         value, by_mean, by_sd = (torch.empty_like(mean) for _ in range(3))
         rows_at_once = max(1, NUMBERS_AT_ONCE // mean.shape[1])
@@ -203,8 +204,8 @@ class LogExpectedSigmoid(torch.autograd.Function):
         for m, s, low, *results in parts:
             kept = torch.maximum(m, low)
             p = (kept + s * nodes[:, None, None]).sigmoid_().flatten(1)  # [nodes, r D]
-            total = log_weights.exp() @ p
-            slopes = torch.stack([log_weights.exp(), nodes * log_weights.exp()]) @ (p - p.square())
+            first, second = weights @ p, weights @ p.square_()  # E[p], E[e p], and the same of p^2
+            total, slopes = first[0], first - second
             results[0].copy_((total.log().view_as(m) + m).sub_(kept))
             for result, slope in zip(results[1:], slopes, strict=True):
                 result.copy_((slope / total).view_as(m))
