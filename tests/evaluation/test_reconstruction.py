@@ -102,6 +102,10 @@ def test_bits_have_a_probability_and_no_density() -> None:
     assert scores["nlp"] == pytest.approx(
         torch.nn.functional.binary_cross_entropy_with_logits(z[:, :1].expand(-1, 3), bits.all().x).item()
     )
+    assert scores["nlp_bits"] == pytest.approx(entropy / math.log(2), rel=1e-6)
+    assert scores["nlp_point"] == pytest.approx(3 * entropy, rel=1e-6)
+    frames = predictive_scores(KnownBits(replace(DATA.facts, group="video")), bits, z, [None])
+    assert frames.keys() == {"rmse", "mae", "nlp"}
     squared = [2 * (1 - p[0]) ** 2 + p[0] ** 2, 3 * p[1] ** 2]
     assert scores["rmse"] == pytest.approx(math.sqrt(sum(squared) / 6), rel=1e-6)
 
