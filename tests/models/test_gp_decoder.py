@@ -139,7 +139,7 @@ def test_bits_are_predicted_from_the_mode_given_any_points(name: str) -> None:
         p = bits_predicted(t[index], rbf(model.kernel, at, at), model.offset, 500)
         prediction = model.decode(z, model.given(batch))
         torch.testing.assert_close(prediction.mean, p, rtol=0, atol=2e-4)
-        torch.testing.assert_close(prediction.log_prob(torch.ones(4, 5)).exp(), prediction.mean)
+        torch.testing.assert_close(prediction.log_prob(torch.ones(4, 5).double()).exp(), prediction.mean)
 
 
 def test_holes_of_bits_are_predicted_output_by_output() -> None:
