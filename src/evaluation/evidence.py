@@ -100,7 +100,7 @@ class Evidence(Task):
 
 def slope_per_value(model: HasEvidence, x: Tensor) -> float:
     """What a warp adds to the log density of each value of centred rows x [n, D]; 0 if there is none."""
-    terms = model.slope_term(x.to(model.device, torch.float32), None)
+    terms = model.slope_term(x.to(model.device), None)
     return sum(float(term) for term in terms.values()) / (model.facts.num_train * x.shape[1])
 
 

@@ -22,6 +22,7 @@ from src.evaluation.reconstruction import (
     with_sd,
     with_size,
 )
+from src.models.warp import LogitWarp
 from tests.evaluation.subjects import Known, KnownActive, KnownBits, MadeUp, built, noisy_curve, subject
 
 TEST = split_of(torch.tensor([[0.0, 1.0, 0.5], [1.0, 0.0, -0.5]]))
@@ -240,3 +241,14 @@ def test_tables_have_a_figure_of_their_columns() -> None:
     axes = figures["columns"].axes[0]
     assert axes.get_yticklabels()[0].get_text() == "c" and axes.get_xlabel() == "RMSE of the value"
     assert figures["reconstructions"].axes[0].get_yticklabels()[1].get_text() == "b"
+
+
+def test_bytes_through_a_warp_have_bits_per_dimension() -> None:
+    """8 + nlpd / log 2; floats have a density alone."""
+    model = Known(DATA.facts)
+    for levels, names in ((256, {"bpd"}), (0, set())):
+        model.warp = LogitWarp(levels)  # type: ignore[attr-defined]
+        scores = predictive_scores(model, TEST, first_two(TEST), [0.0])
+        assert scores.keys() == {"rmse", "mae", "nlpd"} | names
+        if levels:
+            assert scores["bpd"] == pytest.approx(8 + scores["nlpd"] / math.log(2))

@@ -80,7 +80,7 @@ def test_the_slope_of_a_decoder_at_the_fixed_point(name: str, likelihood: str, m
     assert by_gradient == pytest.approx(by_values, rel=1e-3, abs=1e-6)
 
 
-@pytest.mark.parametrize("hidden", [None, "test", "both"])
+@pytest.mark.parametrize("hidden", [None, "both"])
 def test_probabilities_are_decoded(case: tuple[str, str], hidden: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("src.models.base.REFINING_STEPS", 2)
     data = data_of(*case, hidden)
@@ -111,7 +111,7 @@ def test_what_is_hidden_has_no_part_in_training(case: tuple[str, str]) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-@pytest.mark.parametrize("name", ["bayesian_sas", "bayesian_gplvm", "vae"])
+@pytest.mark.parametrize("name", ["bayesian_sas", "bayesian_gplvm"])
 def test_a_checkpoint_predicts_alone(name: str, tmp_path: Path) -> None:
     data = data_of(name, "bernoulli", "both")
     model = model_of(name, "bernoulli", data)
