@@ -147,6 +147,10 @@ class Categorical(Likelihood):
         chosen = mean.gather(-1, x_at(x, mask).long().unsqueeze(-1)).squeeze(-1)
         return masked(chosen - samples_of(mean, variance, self.samples).logsumexp(-1).mean(0), mask)
 
+    def check(self, facts: Facts) -> None:
+        """Observations as categories take a GP decoder."""
+        raise UserError("model.likelihood=categorical needs model=sas, bayesian_sas or gplvm")
+
 
 class OneHotColumns(Categorical):
     """Several categories, each of which has a group of one-hot columns: x and f [..., D]."""
@@ -247,6 +251,8 @@ def decoder_likelihood(name: str | None, noise: float, facts: Facts) -> Likeliho
     """The likelihood of the observations of a GP decoder; None is Gaussian."""
     if name == "categorical":
         return OneHotColumns(facts.one_hot)
+    if name not in (None, "gaussian", "bernoulli"):
+        raise UserError(f"model.likelihood={name} does not fit a GP decoder: gaussian, bernoulli or categorical")
     return likelihood_of(name or "gaussian", noise)
 
 

@@ -166,6 +166,7 @@ PLANTED = [
             ),
         },
         LABELS: {
+            "a curvature that is too small for bits": ("width = 4.0", "width = 8.0"),
             "a curvature that is too small for classes": ("width = 2.0", "width = 4.0"),
             "P functions for P classes": ("return num_outputs - 1", "return num_outputs"),
             "one function too many for each group": ("num_outputs - len(self.sizes)", "num_outputs - 1"),

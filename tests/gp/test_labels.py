@@ -126,3 +126,23 @@ def test_groups_of_columns_are_classes_side_by_side() -> None:
             theirs = torch.stack(each).sum()
         torch.testing.assert_close(mine, theirs)
     assert groups.part(torch.tensor([0, 1, 5, 6, 7, 8])).sizes == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "worst"), [(Bits(), [0.0, 9, 9]), (Classes(), [0.0, 0, -60]), (OneHot([3]), [0, 0, -60])]
+)
+def test_the_curvature_is_at_most_one_over_the_width_and_has_the_rank_of_the_functions(
+    kind: labels.Labels, worst: list[float]
+) -> None:
+    """The eigenvalues of minus the Hessian of log p(t | f), anywhere, and where they are largest."""
+    t = torch.tensor([[1.0, 0, 0]], dtype=torch.float64)
+
+    def curvature(f: Tensor) -> Tensor:
+        hessian = torch.autograd.functional.hessian(lambda logits: -kind.log_prob(t, logits.unsqueeze(0)), f)
+        return torch.linalg.eigvalsh(hessian)
+
+    for seed in range(20):
+        eigenvalues = curvature(2 * seeded(3, seed=seed))
+        assert eigenvalues.max() <= 1 / kind.width + 1e-12
+        assert (eigenvalues > 1e-9).sum() == kind.num_functions(3)
+    assert curvature(torch.tensor(worst, dtype=torch.float64)).max() == pytest.approx(1 / kind.width)

@@ -139,6 +139,10 @@ def test_categories_need_one_hot_columns_and_a_decoder_with_an_active_set() -> N
         model_of("sas", "categorical", data)
     with pytest.raises(UserError, match=r"model\.likelihood=categorical does not fit BayesianGPLVM"):
         model_of("bayesian_gplvm", "categorical", data_of("sas", "categorical"))
+    with pytest.raises(UserError, match=r"model\.likelihood=categorical needs model=sas, bayesian_sas or gplvm"):
+        model_of("vae", "categorical", data_of("sas", "categorical"))
+    with pytest.raises(UserError, match=r"model\.likelihood=gprn does not fit a GP decoder"):
+        model_of("sas", "gprn", data)
     collapsed = {"bound": "collapsed"}
     with pytest.raises(
         UserError, match=r"model\.likelihood=bernoulli does not fit BayesianGPLVM with model\.bound=coll"
