@@ -105,6 +105,7 @@ def test_training_batches_are_dequantised_and_gradients_right(name: str) -> None
     first, second = model.dequantised(batch).x, model.dequantised(batch).x
     for u in (first, second):
         assert torch.equal((u * 256).floor(), batch.x.double()) and not torch.equal(first, second)
+        assert len((u * 256 % 1).unique()) > 100  # each pixel has its own noise
     assert model.objective(model.dequantised(batch)).loss != model.objective(batch).loss
     test = data.test.all()
     p = model.decode(model.encode(test, seen=False).mean)
@@ -143,6 +144,9 @@ def test_hidden_pixels_have_no_part() -> None:
             torch.manual_seed(0)
             values.append(model.objective(replace(batch, x=x)).loss)
         assert values[0].isfinite() and torch.equal(*values)
+        s = 0.05 + 0.9 * (batch.x[batch.mask].double() + 0.5) / 256
+        slope = model.objective(batch).parts["warp"]
+        torch.testing.assert_close(slope, 2 * (0.9 / (s * (1 - s))).log().sum() / data.facts.observed)
 
 
 def test_what_cannot_be_warped_is_refused() -> None:
