@@ -20,6 +20,7 @@ from src.runs.files import write_whole
 ROWS = {
     "sas": "benchmarks.steps",
     "bayesian_sas": "benchmarks.steps",
+    "bits": "benchmarks.steps",
     "epochs": "benchmarks.training",
     "loading": "benchmarks.training",
     "bayesian_gplvm": "benchmarks.bayesian_gplvm",

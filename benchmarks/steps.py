@@ -1,13 +1,16 @@
 """A training step of SAS and Bayesian SAS beside its floor: the matrix products that it cannot do without, alone."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from benchmarks.examples import BATCH, example, training_step
 from benchmarks.rows import Row, seconds, slower
+from src.gp.labels import NODES
 from src.gp.linalg import solve_lower, solve_upper
+from src.gp.quadratic_bound import ITERATIONS
 
 ACTIVE = (100, 200, 400, 800)
 
@@ -30,6 +33,35 @@ def steps(name: str, num_nets: int) -> Iterator[Row]:
             step = training_step(model, lambda batch=batch: batch)  # type: ignore[misc]
             ours, floor = seconds(step, floor_of(model.centred(batch.x), size, num_nets), repeats=31)
             yield slower(f"{name} step, A={size}, D={num_outputs}", "its matrix products", ours, floor, 1.3)
+
+
+def bits() -> Iterator[Row]:
+    """SAS with a Bernoulli likelihood beside SAS with a Gaussian one, and beside what it cannot do without."""
+    size = 200
+    model, batch = example("model=sas", f"active_set.size={size}", "model.likelihood=bernoulli")
+    batch = replace(batch, x=(batch.x > 127).byte() * 255)
+    plain, _ = example("model=sas", f"active_set.size={size}")
+    steps = [training_step(each, lambda: batch) for each in (model, plain)]
+    x = model.as_float(batch.x).flatten(1)
+    ours, gaussian, floor = seconds(*steps, bits_floor(x, size), repeats=31)
+    yield slower(f"sas step of bits, A={size}, D=784", "the same with Gaussian noise", ours, gaussian, 2.5)
+    yield slower(f"sas step of bits, A={size}, D=784", "its products and sigmoids", ours, floor, 2.0)
+
+
+def bits_floor(x: Tensor, size: int) -> Callable[[], None]:
+    """The floor of Gaussian noise, three products for each step to psi (one forward), and a sigmoid at each node."""
+    gaussian, inverse = floor_of(x, size, num_nets=1), torch.randn(size, size)
+    x_active, logits = x[:size], torch.randn_like(x[size:])
+
+    def floor() -> None:
+        gaussian()
+        for _ in range(ITERATIONS):
+            product = inverse @ x_active
+            _ = inverse.mT @ product, product @ x_active.mT
+        for _ in range(NODES):
+            logits.sigmoid()
+
+    return floor
 
 
 def floor_of(x: Tensor, size: int, num_nets: int) -> Callable[[], None]:

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-SEQUENCES = ("shape", "aux", "columns", "centre", "spread", "classes")
+SEQUENCES = ("shape", "aux", "columns", "centre", "spread", "classes", "one_hot")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Facts:
     missing: int = 0  # values of the training split that are missing
     patterns: int = 1  # sets of training points that a value can have been observed at; at most D
     binary: bool = False  # True if every value is 0 or 1
+    levels: int = 0  # grey levels of bytes, 256; 0 if values are floats
+    one_hot: tuple[int, ...] = ()  # the numbers of columns of the categories, in order, if all columns are one-hot
     fresh: bool = False  # True if every training batch is newly generated and not part of the training split
     scale: Literal["image", "table"] = "image"  # values of images are about 0 to 1, those of tables arbitrary
     columns: tuple[str, ...] = ()  # the names of a table's columns

@@ -40,13 +40,16 @@ class Missing:
         """Whether values of the training or the test part are hidden."""
         return self.fraction is not None and part in PARTS[self.split or "test"]
 
-    def applied(self, split: Split, part: Literal["train", "test"], seed: int) -> Split:
-        """The split with its hidden values, a function of the seed."""
+    def applied(self, split: Split, part: Literal["train", "test"], seed: int, one_hot: tuple[int, ...] = ()) -> Split:
+        """The split with its hidden values, a function of the seed; the columns of a category are hidden together."""
         if self.fraction is None or not self.hides(part):
             return split
         generator = torch.Generator().manual_seed(stream(seed, STREAMS[part]))
         draw = blocks if self.kind == "block" else scattered
-        hidden = draw(len(split), split.storage.shape, self.fraction, generator)
+        shape = (len(one_hot),) if one_hot else split.storage.shape
+        hidden = draw(len(split), shape, self.fraction, generator)
+        if one_hot:
+            hidden = hidden.repeat_interleave(torch.tensor(one_hot), 1)
         seen = ~hidden if split.mask is None else split.mask & ~hidden
         return replace(split, hidden=hidden if split.mask is None else hidden & split.mask, mask=seen)
 

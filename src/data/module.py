@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import Required, TypedDict
 
 from src.data.batch import Split
+from src.data.bits import Binary, DrawnBits, FreshBits, binarised, check_binary
 from src.data.facts import Facts, Target
 from src.data.missing import Missing, count_patterns, is_number
 from src.data.sampling import Batches, ShuffledBatches
@@ -28,6 +29,7 @@ class Options(TypedDict, total=False):
     max_test: int | None
     missing: Mapping[str, Any] | None
     validation: float | None
+    binary: Binary | None
     seed: int
 
 
@@ -35,13 +37,15 @@ class DataModule(LightningDataModule):
     """Two splits and the facts about them; `max_train` and `max_test` take a seeded subset of each.
 
     `missing` hides values on purpose; those that are missing anyway are NaN in a user's data. `validation` holds out a
-    part of the training split, for numbers that may choose settings, as those of the test split must not.
+    part of the training split, for numbers that may choose settings, as those of the test split must not. `binary`
+    makes bits of grey images.
     """
 
     aux_names: ClassVar[tuple[str, ...]] = ()  # of the auxiliary columns
     group: ClassVar[str | None] = None  # the auxiliary column whose points stay together
     group_size: ClassVar[int | None] = None  # points per group
     binary: bool = False  # True if every value is 0 or 1
+    one_hot: tuple[int, ...] = ()  # the numbers of columns of the categories, if all columns are one-hot
     fresh: bool = False  # True if every training batch is newly generated and not part of `train`
     test_is_train: ClassVar[bool] = False  # True if there is no test part, so that the training points stand for it
     noise_free_test: ClassVar[bool] = False  # True if test targets are values of the function behind the data
@@ -59,11 +63,12 @@ class DataModule(LightningDataModule):
         max_test: int | None = None,
         missing: Mapping[str, Any] | None = None,
         validation: float | None = None,
+        binary: Binary | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self.requested_batch_size, self.max_train, self.max_test, self.seed = batch_size, max_train, max_test, seed
-        self.missing, self.validation_part = Missing(**(missing or {})), validation
+        self.missing, self.validation_part, self.make_binary = Missing(**(missing or {})), validation, binary
         self.loaded = False
 
     def load(self) -> tuple[Split, Split]:
@@ -84,9 +89,13 @@ class DataModule(LightningDataModule):
         test = subset(test, self.max_test, self.seed, "dataset.max_test")
         if self.validation_part is not None:
             train, validation = self.hold_out(train, self.validation_part)
-            self.validation = self.missing.applied(validation, "test", self.seed)  # it stands in for the test split
-        self.train = self.missing.applied(train, "train", self.seed)
-        self.test = self.missing.applied(test, "test", self.seed)
+            self.validation = self.missing.applied(
+                validation, "test", self.seed, self.one_hot
+            )  # it stands in for the test split
+        self.train = self.missing.applied(train, "train", self.seed, self.one_hot)
+        self.test = self.missing.applied(test, "test", self.seed, self.one_hot)
+        if self.make_binary is not None:
+            self.binarise(self.make_binary)
         if self.standardise:
             self.standardisation = Scale.of(self.train, self.columns)
             self.train, self.test = self.standardisation.applied(self.train), self.standardisation.applied(self.test)
@@ -101,6 +110,15 @@ class DataModule(LightningDataModule):
         mask = self.train.mask
         self.num_missing, self.num_patterns = (0, 1) if mask is None else (int((~mask).sum()), count_patterns(mask))
         self.loaded = True
+
+    def binarise(self, binary: Binary) -> None:
+        """Make bits of the images of all splits."""
+        check_binary(binary, self.train.storage.shape, self.binary)
+        self.train = binarised(self.train, binary, "train", self.seed)
+        self.test = binarised(self.test, binary, "test", self.seed)
+        if self.validation is not None:
+            self.validation = binarised(self.validation, binary, "validation", self.seed)
+        self.binary = True
 
     def hold_out(self, train: Split, part: float) -> tuple[Split, Split]:
         """The training split without a random part of it, and that part, a function of the seed; groups stay whole."""
@@ -144,6 +162,8 @@ class DataModule(LightningDataModule):
             missing=self.num_missing,
             patterns=self.num_patterns,
             binary=self.binary,
+            one_hot=self.one_hot,
+            levels=256 if self.train.storage.dtype == torch.uint8 else 0,
             fresh=self.fresh,
             scale="image" if len(shape) == 3 else "table",
             columns=self.columns,
@@ -153,8 +173,11 @@ class DataModule(LightningDataModule):
         )
 
     def train_dataloader(self) -> Batches:
-        """Shuffled whole batches."""
-        return Batches(self.train, ShuffledBatches(len(self.train), self.batch_size, self.seed, *self.share()))
+        """Shuffled whole batches; random bits are drawn anew in every epoch."""
+        sampler = ShuffledBatches(len(self.train), self.batch_size, self.seed, *self.share())
+        if isinstance(self.train.storage, DrawnBits):
+            return FreshBits(self.train, sampler, self.seed)
+        return Batches(self.train, sampler)
 
     def share(self) -> tuple[int, int]:
         """The rank of this process, and the number of processes that train together."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from src.data.batch import Batch, Split, split_of
+from src.data.bits import Binary
 from src.data.module import DataModule
 from src.data.sampling import Batches, EpochSampler, ShuffledBatches
 from src.runs.errors import UserError
@@ -48,9 +49,10 @@ class MovingBall(DataModule):
         fresh: bool = True,
         missing: Mapping[str, Any] | None = None,
         validation: float | None = None,
+        binary: Binary | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(batch_videos * FRAMES, missing=missing, validation=validation, seed=seed)
+        super().__init__(batch_videos * FRAMES, missing=missing, validation=validation, binary=binary, seed=seed)
         if not 1 <= batch_videos <= num_train_videos:
             raise UserError(
                 f"dataset.batch_videos={batch_videos} must lie between 1 and the {num_train_videos} training videos"

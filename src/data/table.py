@@ -19,6 +19,7 @@ from typing_extensions import Unpack
 from src.data.arrays import hold_out, is_binary, observed
 from src.data.batch import Split, Storage, split_of
 from src.data.module import DataModule, Options
+from src.data.one_hot import checked, columns_of
 from src.data.standardisation import shortened
 from src.runs.errors import UserError
 
@@ -81,10 +82,16 @@ class Table(DataModule):
         label: str | None = None,
         layer: str | None = None,
         standardise: bool = True,
+        one_hot: Sequence[str] | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(**options)
         self.files, self.layer, self.standardise = (train, test), layer, standardise
+        self.categories = as_names(one_hot)
+        if self.categories and (standardise or columns is not None):
+            raise UserError(
+                "dataset.one_hot needs dataset.standardise=false, and chooses the columns itself (no dataset.columns)"
+            )
         self.roles = Roles(
             None if columns is None else as_names(columns), as_names(target), None if label is None else str(label)
         )
@@ -97,11 +104,16 @@ class Table(DataModule):
         sheets = [read_sheet(train_file, f"dataset.train={train_file}", self.layer)]
         if test_file is not None:
             sheets.append(read_sheet(test_file, f"dataset.test={test_file}", self.layer))
-        self.columns = tuple(observation_names(sheets[0], self.roles))
+        groups = columns_of(self.categories, sheets[0].names, sheets[0].where)
+        chosen = [name for group in groups for name in group]
+        self.columns = tuple(chosen or observation_names(sheets[0], self.roles))
+        self.one_hot = tuple(map(len, groups))
         splits = [
             replace(observations(sheet, self.columns), y=y)
             for sheet, y in zip(sheets, self.targets(sheets), strict=True)
         ]
+        if groups:
+            splits = [checked(split, groups, sheet.where) for split, sheet in zip(splits, sheets, strict=True)]
         if not self.standardise:
             splits = [replace(split, storage=Storage(split.storage.values.float())) for split in splits]
             self.binary = all(map(is_binary, splits))

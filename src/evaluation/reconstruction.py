@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from src.data.batch import Batch, Split
 from src.evaluation.task import CHUNK, Metric, Scores, Subject, Task, decoded
-from src.models.capabilities import ConditionsOnPoints, HasLatents, PredictsFromPoints
+from src.models.capabilities import ConditionsOnPoints, HasLatents, MayWarp, PredictsFromPoints
 from src.models.likelihoods import masked, masked_log_prob
 from src.runs.randomness import stream
 
@@ -41,7 +41,10 @@ class Reconstruction(Task):
         "rmse": Metric("RMSE"),
         "mae": Metric("MAE"),
         "nlpd": Metric("NLPD", digits=3),  # of reals, which have a density
+        "bpd": Metric("bits per dimension", digits=3),  # of bytes, through a warp
         "nlp": Metric("NLP", digits=4),  # of bits and classes, which have a probability
+        "nlp_bits": Metric("NLP in bits", digits=4),
+        "nlp_point": Metric("NLP per point", digits=2),
     }
 
     def fits(self, model: Any, data: Any) -> bool:
@@ -132,7 +135,21 @@ def predictive_scores(model: HasLatents, test: Split, z: Tensor, givens: Sequenc
         values += chunk.x.numel() if chunk.mask is None else int(chunk.mask.sum())
     totals /= values
     totals[:, 0].sqrt_()
-    return named_scores(("rmse", "mae", model.likelihood.score), totals)
+    derived = other_units(model, totals[:, 2], values / len(test))
+    columns = torch.cat([totals, *(column.unsqueeze(1) for column in derived.values())], 1)
+    return named_scores(("rmse", "mae", model.likelihood.score, *derived), columns)
+
+
+def other_units(model: HasLatents, nats: Tensor, size: float) -> dict[str, Tensor]:
+    """Minus log densities in other units than nats per value, for points of `size` observed values.
+
+    The probability of a point is that of its values together, unless points belong together, as frames of a video do.
+    """
+    if model.likelihood.score == "nlp" and model.facts.group is None:
+        return {"nlp_bits": nats / math.log(2), "nlp_point": size * nats}
+    if isinstance(model, MayWarp) and model.warp is not None and model.warp.levels:
+        return {"bpd": math.log2(model.warp.levels) + nats / math.log(2)}
+    return {}
 
 
 def named_scores(names: Sequence[str], values: Tensor) -> Scores:

@@ -7,6 +7,7 @@ Products over D outputs run in the precision of x, on factors that are whitened 
 amplified; everything else runs in float64. Results come back in the precision of x.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -121,6 +122,27 @@ def incomplete_bound(
         error = error + torch.where(mask, (x - mean).square() + variance, 0.0).sum(dtype=torch.float64) / len(z)
     likelihood = -0.5 * (mask.sum() * (noise.double().log() + LOG_2PI) + error / noise)
     return Bound((num_data / len(x) * likelihood).to(x), q.kl(), jitter)
+
+
+def bound_by_samples(
+    expected: Callable[[Tensor, Tensor], Tensor],
+    z: Tensor,
+    inducing: Tensor,
+    kernel: Kernel,
+    q: Whitened,
+    num_data: int,
+) -> Bound:
+    """The same estimate for any likelihood, from samples z [S, B, Q] of q(z). O(M^3 + S B M (M + D)).
+
+    (N / B) sum_n E[log p(x_n | f)] - KL[q(v) || p(v)], where `expected` gives E[log p(x | f)], summed over the batch,
+    if f ~ N(mean [B, D], variance [B, 1 or D]).
+    """
+    chol, jitter = prior_factor(kernel, inducing)
+    fits = []
+    for points in z.double():
+        k_mx, k_xx = covariance(kernel, inducing.double(), points), kernel(points, diag=True)
+        fits.append(expected(*q.marginals(chol, k_mx, k_xx, mean_dtype=q.mean.dtype)))
+    return Bound(num_data / z.shape[1] * torch.stack(fits).mean(), q.kl(), jitter)
 
 
 def excess_moment(q: Whitened) -> Tensor:

@@ -53,11 +53,11 @@ def patterns_of(mask: Tensor, dtype: torch.dtype, other_points: int = 0) -> Iter
         yield Patterns(seen[:, group].mT.to(dtype), mine.clamp_min(0), mine >= 0)
 
 
-def patterns_by_rows(mask: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """For each pattern of a mask [N, D] the points it was seen at, and its outputs, but those never seen."""
+def patterns_by_rows(mask: Tensor, unseen: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+    """For each pattern of a mask [N, D] the points it was seen at, and its outputs; those never seen if `unseen`."""
     seen, pattern = mask.unique(dim=1, return_inverse=True)
     for number, column in enumerate(seen.mT):
-        if column.any():
+        if unseen or column.any():
             yield column.nonzero().squeeze(1), (pattern == number).nonzero().squeeze(1)
 
 

@@ -18,131 +18,29 @@ Factors and what they solve are in float64, since a confident classifier has a l
 D outputs run in the precision of t.
 """
 
-import math
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
-from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
+from src.gp import active_set
 from src.gp.kernels import covariance, variances
+from src.gp.labels import Labels
 from src.gp.linalg import add_diagonal, solve_lower, well_conditioned_cholesky
+from src.gp.patterns import patterns_by_rows
 
-NODES = 12  # of the Gauss-Hermite quadrature of a bit's probability, and of that of two classes
-SAMPLES = 64  # of the logits of three or more classes, half of them the mirror image of the others
+ITERATIONS = 4  # of the fixed point in a training step of a decoder, whose logits are seldom as certain as classes
 MAX_ITERATIONS = 2000
 
 
-class Bits:
-    """Each output is 1 with probability sigmoid(f)."""
+class Logits(NamedTuple):
+    """What is between a GP and its labels: their kind, and the constant mean [D] of their logits."""
 
-    width = 4.0  # w
-
-    @staticmethod
-    def num_functions(num_outputs: int) -> int:
-        """Of the independent GPs behind the outputs: one each."""
-        return num_outputs
-
-    @staticmethod
-    def mean(f: Tensor) -> Tensor:
-        """E[t | f]."""
-        return f.sigmoid()
-
-    @staticmethod
-    def log_prob(t: Tensor, f: Tensor) -> Tensor:
-        """log p(t | f), summed over points and outputs."""
-        return (t * f - functional.softplus(f)).sum()
-
-    @staticmethod
-    def predictive(mean: Tensor, variance: Tensor) -> Tensor:
-        """log p(t_nd = 1) [R, D] if f_nd ~ N(mean_nd, variance_n), by Gauss-Hermite quadrature."""
-        nodes, log_weights = quadrature(mean)
-        logits = mean.unsqueeze(-1) + variance.sqrt()[:, None, None] * nodes
-        return (functional.logsigmoid(logits) + log_weights).logsumexp(-1)
-
-    @classmethod
-    def log_predictive(cls, t: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """sum_n log p(t_n), over points and outputs: sigmoid(-f) is the probability of 0."""
-        return cls.predictive((2 * t - 1) * mean, variance).sum()
-
-
-class Classes:
-    """One of the P outputs is 1, with probabilities softmax(f)."""
-
-    width = 2.0
-
-    @staticmethod
-    def num_functions(num_outputs: int) -> int:
-        """P - 1, since softmax does not see what all logits share."""
-        return num_outputs - 1
-
-    @staticmethod
-    def mean(f: Tensor) -> Tensor:
-        """E[t | f]."""
-        return f.softmax(-1)
-
-    @staticmethod
-    def log_prob(t: Tensor, f: Tensor) -> Tensor:
-        """log p(t | f), summed over points."""
-        return (t * f.log_softmax(-1)).sum()
-
-    @staticmethod
-    def predictive(mean: Tensor, variance: Tensor) -> Tensor:
-        """log p(t_np = 1) [R, P] if f_n ~ N(mean_n, variance_n I), from a fixed set of points of a standard normal."""
-        logits, log_weights = sampled(mean, variance)
-        return (logits.log_softmax(-1) + log_weights.unsqueeze(-1)).logsumexp(-2)
-
-    @staticmethod
-    def log_predictive(t: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """sum_n log p(t_n), over points; half the work if only one class counts."""
-        logits, log_weights = sampled(mean, variance)
-        chosen = torch.einsum("rsp,rp->rs", logits, t)
-        return (chosen - logits.logsumexp(-1) + log_weights).logsumexp(-1).sum()
-
-
-Labels = type[Bits] | type[Classes]
-
-
-def quadrature(like: Tensor) -> tuple[Tensor, Tensor]:
-    """Nodes and log weights [NODES] for expectations under a standard normal."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    return like.new_tensor(nodes), like.new_tensor(np.log(weights / weights.sum()))
-
-
-def sampled(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits [R, S, P] of classes and their log weights [S], for expectations under N(mean_n, variance_n I)."""
-    points, log_weights = normal_points(mean)
-    return mean.unsqueeze(-2) + variance.sqrt()[:, None, None] * points, log_weights
-
-
-def normal_points(like: Tensor) -> tuple[Tensor, Tensor]:
-    """Points [S, P] orthogonal to 1 and log weights [S] for expectations under a standard normal, for `like` [..., P].
-
-    Two classes have one direction, whose quadrature is as good as exact. More classes have a fixed set of low
-    discrepancy with the moments of a normal up to the third: the same points in every call, so that nothing is random.
-    """
-    num_classes = like.shape[-1]
-    if num_classes == 2:
-        nodes, log_weights = quadrature(like)
-        return nodes.unsqueeze(-1) * like.new_tensor([1, -1]) / math.sqrt(2), log_weights
-    points = fixed_points(num_classes).to(like)
-    return points, points.new_full((len(points),), -math.log(len(points)))
-
-
-@cache
-def fixed_points(num_classes: int) -> Tensor:
-    """Sobol points in the P - 1 directions orthogonal to 1, mirrored and scaled to covariance 1 in each, [S, P]."""
-    size = max(SAMPLES, 4 * num_classes)  # half of them determine the covariance
-    uniform = torch.quasirandom.SobolEngine(num_classes - 1, scramble=True, seed=0).draw(size // 2, dtype=torch.float64)
-    half = torch.special.ndtri(uniform)
-    points = torch.cat([half, -half])
-    points = solve_lower(torch.linalg.cholesky(points.mT @ points / size), points.mT).mT
-    directions = torch.linalg.svd(torch.eye(num_classes, dtype=torch.float64) - 1 / num_classes).U[:, :-1]
-    return points @ directions.mT
+    labels: Labels
+    offset: Tensor | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -169,6 +67,21 @@ class Conditioned:
         return mean + self.offset, variance.clamp_min(smallest)
 
 
+@dataclass(frozen=True)
+class PatternedConditioned:
+    """The GP conditioned on incomplete points: one for the outputs of each pattern of missing labels."""
+
+    parts: list[Conditioned]
+    order: Tensor  # [D], the place of each output among those of all parts
+
+    def predict(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance [R, D] of the logits at z [R, Q]. O(G A^2 R + A R D)."""
+        predictions = [part.predict(z) for part in self.parts]
+        means = [mean for mean, _ in predictions]
+        spreads = [variance.unsqueeze(1).expand_as(mean) for mean, variance in predictions]
+        return torch.cat(means, 1)[:, self.order], torch.cat(spreads, 1)[:, self.order]
+
+
 class Estimate(NamedTuple):
     """A bound on log p(t_A | z_A), and sum_{n in rest} log p(t_n | t_A, z) given the bound's posterior, in nats."""
 
@@ -184,6 +97,7 @@ def log_densities(
     active_size: int,
     iterations: int,
     offset: Tensor | float = 0.0,
+    mask: Tensor | None = None,
 ) -> Estimate:
     """The two terms of Eq. 6 of the SAS paper for labels t [B, D], if the first A points are active.
 
@@ -191,23 +105,114 @@ def log_densities(
     bound with a constant psi is a bound too. The rest is differentiated through all iterations, which is exact for any
     number of them; implicit differentiation would be exact only at the fixed point, which takes many more.
 
-    O(A^3 + A^2 B + A R D + iterations A^2 D), value and gradient.
+    O(A^3 + A^2 B + A R D + iterations A^2 D), value and gradient. With a mask [B, D] only the labels count that it
+    calls observed; outputs that were seen at the same active points share a factor, so that G patterns cost G times
+    the A^3 + A^2 B, and their gradients are made from anew computed values, since G sets of them would fill the memory.
     """
-    t_active, t_rest = t.tensor_split([active_size])
     z_active, z_rest = z.tensor_split([active_size])
     k_aa, k_ra = covariance(kernel, z, z_active).tensor_split([active_size])
+    k_rr = variances(kernel, z_rest)
+    if mask is None or mask.all():
+        t_active, t_rest = t.tensor_split([active_size])
+        points = Points(z_active, kernel, t_active, t_rest, None)
+        return Estimate(*densities(points, k_aa, k_ra, k_rr, labels, iterations, offset))
+    assert isinstance(offset, Tensor)
+    parts = []
+    for rows, outputs in patterns_by_rows(mask[:active_size], unseen=True):
+        t_active, t_rest = t[:, outputs].tensor_split([active_size])
+        points = Points(z_active[rows], kernel, t_active[rows], t_rest, mask[active_size:, outputs])
+        k = k_aa[rows][:, rows], k_ra[:, rows], k_rr
+        kind, own = labels.part(outputs), offset[outputs]
+        parts.append(checkpoint(densities, points, *k, kind, iterations, own, use_reentrant=False))
+    active, rest = zip(*parts, strict=True)
+    return Estimate(torch.stack(active).sum(), torch.stack(rest).sum())
+
+
+def fixed_size(
+    t: Tensor,
+    z: Tensor,
+    kernel: Kernel,
+    logits: Logits,
+    active_size: int,
+    num_data: int,
+    mask: Tensor | None = None,
+) -> active_set.Estimate:
+    """Eq. 6 for labels, from a batch in random order whose first A points are active.
+
+    bound on log p(t_A | z_A) + (N - A) / (B - A) sum_{n in rest} log p(t_n | t_A, z)
+    """
+    active, rest = log_densities(t, z, kernel, logits.labels, active_size, ITERATIONS, logits.offset, mask)
+    return active_set.Estimate(active, (num_data - active_size) / (len(t) - active_size) * rest, 0.0)
+
+
+def random_size(
+    t: Tensor, z: Tensor, kernel: Kernel, logits: Logits, rest_size: int, mask: Tensor | None = None
+) -> active_set.Estimate:
+    """Eq. 4 as `active_set.random_size` has it: N / r times the log probability of r points, given all others."""
+    _, rest = log_densities(t, z, kernel, logits.labels, len(t) - rest_size, ITERATIONS, logits.offset, mask)
+    return active_set.Estimate(torch.zeros_like(rest), len(t) / rest_size * rest, 0.0)
+
+
+def log_evidence(t: Tensor, z: Tensor, kernel: Kernel, logits: Logits, mask: Tensor | None = None) -> Tensor:
+    """A bound on log p(t | z) of all points. O(B^3 + iterations B^2 D)."""
+    return log_densities(t, z, kernel, logits.labels, len(t), ITERATIONS, logits.offset, mask).active
+
+
+class Points(NamedTuple):
+    """The active points with their labels, and the labels of the rest."""
+
+    z: Tensor  # [A, Q]
+    kernel: Kernel
+    active: Tensor  # [A, D]
+    rest: Tensor  # [R, D]
+    seen: Tensor | None  # [R, D], which labels of the rest were observed; None: all
+
+
+def densities(
+    points: Points,
+    k_aa: Tensor,
+    k_ra: Tensor,
+    k_rr: Tensor,
+    labels: Labels,
+    iterations: int,
+    offset: Tensor | float,
+) -> tuple[Tensor, Tensor]:
+    """The two terms from the covariances, if all active labels were seen."""
     chol = factor(k_aa, labels)
-    psi = posterior_mean(chol, t_active, labels, offset, iterations)
-    given = conditioned(z_active, chol, psi, t_active, kernel, labels, offset)
-    active = bound(chol, psi.detach(), t_active, labels, offset)
-    rest = labels.log_predictive(t_rest, *given.logits(k_ra.mT, variances(kernel, z_rest)))
-    return Estimate(active, rest)
+    psi = posterior_mean(chol, points.active, labels, offset, iterations)
+    given = conditioned(points.z, chol, psi, points.active, points.kernel, labels, offset)
+    active = bound(chol, psi.detach(), points.active, labels, offset)
+    return active, labels.log_predictive(points.rest, *given.logits(k_ra.mT, k_rr), points.seen)
 
 
 def condition(
-    t: Tensor, z: Tensor, kernel: Kernel, labels: Labels, offset: Tensor | float = 0.0, tolerance: float = 1e-3
+    t: Tensor,
+    z: Tensor,
+    kernel: Kernel,
+    logits: Logits,
+    mask: Tensor | None = None,
+    tolerance: float = 1e-3,
+) -> Conditioned | PatternedConditioned:
+    """The GP given labels t [A, D] at z [A, Q], or those that the mask calls observed, with the best psi.
+
+    O(A^3 + iterations A^2 D), for G patterns of missing labels O(G A^3 + ...).
+    """
+    labels, offset = logits
+    if mask is not None and not mask.all():
+        assert isinstance(offset, Tensor)
+        patterns = list(patterns_by_rows(mask, unseen=True))
+        parts = [
+            complete(t[rows][:, outputs], z[rows], kernel, labels.part(outputs), offset[outputs], tolerance)
+            for rows, outputs in patterns
+        ]
+        return PatternedConditioned(parts, torch.cat([outputs for _, outputs in patterns]).argsort())
+    return complete(t, z, kernel, labels, offset, tolerance)
+
+
+def complete(
+    t: Tensor, z: Tensor, kernel: Kernel, labels: Labels, offset: Tensor | float, tolerance: float
 ) -> Conditioned:
-    """The GP given labels t [A, D] at z [A, Q], with the best psi. O(A^3 + iterations A^2 D)."""
+    """The GP given labels that are all known."""
     chol = factor(covariance(kernel, z, z), labels)
     psi = converged_mean(chol, t, labels, offset, tolerance)
     return conditioned(z, chol, psi, t, kernel, labels, offset)
@@ -275,6 +280,6 @@ def converged_mean(chol: Tensor, t: Tensor, labels: Labels, offset: Tensor | flo
         step = new - psi
         age = 0 if ((new - ahead) * step).sum() < 0 else age + 1
         psi, ahead = new, new + age / (age + 3) * step
-        if step.abs().max() < tolerance:
+        if bool((step.abs() < tolerance).all()):
             break
     return psi

@@ -28,6 +28,7 @@ from src.models.posterior import (
     rows_of,
     with_rows,
 )
+from src.models.warp import Warped, Warps
 from src.runs.aliases import find_class
 from src.runs.errors import UserError
 from src.runs.specs import Spec, make
@@ -102,7 +103,7 @@ class Model(Learner, ABC):
         return model.to(map_location).eval()
 
 
-class LatentModel(Model, ABC):
+class LatentModel(Warps, Model, ABC):
     """A latent-variable model: `encode` gives q(z) of observations, `decode` the distribution of observations at z."""
 
     posteriors: ClassVar[tuple[Kind, ...]]  # the forms of q(z) that fit the model, the default first
@@ -198,8 +199,9 @@ class LatentModel(Model, ABC):
         return around(self.latents.kind, known[chosen])
 
     def check(self, facts: Facts) -> None:
-        """Free latents belong to stored rows; the likelihood must fit the values."""
+        """Free latents belong to stored rows; likelihood and warp must fit the values."""
         super().check(facts)
+        self.check_warp(facts)
         if self.latents.free and facts.fresh:
             raise UserError("model.amortised=false needs the same data in every epoch: set dataset.fresh=false")
         self.likelihood.check(facts)
@@ -208,7 +210,7 @@ class LatentModel(Model, ABC):
         """Take the mean of the observed training data, and PCA scores for free latents."""
         total, count = (torch.zeros_like(self.data_mean, dtype=torch.float64) for _ in range(2))
         for chunk in data.train.chunks(4096):
-            total += masked(self.as_float(chunk.x), chunk.mask).flatten(1).sum(0)
+            total += masked(self.modelled(chunk.x), chunk.mask).flatten(1).sum(0)
             count += len(chunk) if chunk.mask is None else chunk.mask.flatten(1).sum(0)
         self.data_mean.copy_(total / count.clamp_min(1))
         if isinstance(self.latents, Free):
@@ -242,19 +244,19 @@ class LatentModel(Model, ABC):
         return x if batch.mask is None else torch.where(batch.mask, x, self.data_mean.view(self.shape))
 
     def centred(self, x: Tensor) -> Tensor:
-        """Observations as rows [B, D], less the training mean."""
-        x_float = self.as_float(x).flatten(1)
+        """Observations as rows [B, D], warped or not, less their training mean."""
+        x_float = self.modelled(x).flatten(1)
         return x_float.sub_(self.data_mean) if x.dtype == torch.uint8 else x_float - self.data_mean
 
     def uncentred(self, mean: Tensor) -> Tensor:
-        """Centred rows [B, D] as observations [B, *shape]."""
+        """Centred rows [B, D] as what the model explains [B, *shape]."""
         return (mean + self.data_mean).unflatten(1, self.shape)
 
-    def normal(self, mean: Tensor, variance: Tensor) -> Normal:
+    def normal(self, mean: Tensor, variance: Tensor) -> Normal | Warped:
         """Observations [B, *shape] from centred means [B, D] and one variance per point [B] or per value [B, D]."""
         scale = variance.sqrt()
         shape = [1] * len(self.shape) if scale.ndim == 1 else self.shape
-        return Normal(self.uncentred(mean), scale.view(-1, *shape), validate_args=False)
+        return self.unwarped(Normal(self.uncentred(mean), scale.view(-1, *shape), validate_args=False))
 
     def row_parameters(self) -> list[Parameter]:
         """Free latents."""

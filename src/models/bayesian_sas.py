@@ -17,6 +17,6 @@ class BayesianSAS(SAS):
         """Eq. 8: the estimate of log p(x | z) at z ~ q, less (N / B) sum_n KL[q(z_n) || N(0, I)]."""
         x, mask = self.observed(batch)
         q = self.encode_centred(x, mask, batch.index)
-        active, rest, jitter = self.estimate(x, q.rsample(), mask)
+        active, rest, jitter = self.estimate(self.values(batch, x), q.rsample(), mask)
         kl = self.num_data / len(batch.x) * kl_to_prior(q).sum()
-        return self.per_value({"active": active, "rest": rest, "kl": -kl}, jitter)
+        return self.per_value({"active": active, "rest": rest, "kl": -kl} | self.slope_term(x, mask), jitter)

@@ -14,6 +14,7 @@ from src.data.batch import Batch, Split
 from src.data.facts import Facts
 from src.models.likelihoods import Likelihood
 from src.models.posterior import Amortised, Free, Posterior
+from src.models.warp import LogitWarp
 
 
 @runtime_checkable
@@ -46,6 +47,13 @@ class HasLatents(Protocol):
 
 
 @runtime_checkable
+class MayWarp(HasLatents, Protocol):
+    """Models grey images as they are, or through a warp."""
+
+    warp: LogitWarp | None
+
+
+@runtime_checkable
 class ConditionsOnPoints(HasLatents, Protocol):
     """Decodes given a number of training points, its active set."""
 
@@ -60,6 +68,9 @@ class HasEvidence(ConditionsOnPoints, Protocol):
 
     def centred(self, x: Tensor) -> Tensor:
         """Observations as rows, less the training mean."""
+
+    def slope_term(self, x: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        """What turns the density of N centred rows into that of intensities, if the model warps them."""
 
     def describe_gp(self) -> str:
         """The hyperparameters as a person reads them."""

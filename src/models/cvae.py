@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Independent, Normal
+from torch.distributions import Distribution, Independent
 
 from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.models.auxiliary import columns
 from src.models.base import LatentModel, Terms, encoder_shape
-from src.models.likelihoods import Gaussian, mean_observed
+from src.models.likelihoods import Gaussian, likelihood_of, mean_observed
 from src.models.options import AutoencoderOptions, LearningOptions
 from src.models.posterior import GaussianNet, Kind, gaussian, kl_to_prior
 from src.runs.errors import UserError
@@ -31,13 +31,21 @@ class CVAE(LatentModel):
     known_mean: Tensor  # [objects, Q], of z averaged over an object's training images
     known_variance: Tensor  # [objects, Q]
 
-    def __init__(self, facts: Facts, nets: AutoencoderOptions, learning: LearningOptions, noise: float = 1e-2) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        nets: AutoencoderOptions,
+        learning: LearningOptions,
+        noise: float = 1e-2,
+        likelihood: str | None = None,
+    ) -> None:
         super().__init__(facts, learning, nets.latent_dim)
         self.condition = condition_of(facts)
         conditions = CONDITIONS[self.condition]
         encoder = make(nets.encoder, shape=encoder_shape(facts), outputs=2 * nets.latent_dim, conditions=conditions)
         self.latents = GaussianNet(encoder, nets.variance_range)
-        self.likelihood: Gaussian = Gaussian(noise, learned=False)
+        fixed = likelihood in (None, "gaussian")
+        self.likelihood = Gaussian(noise, learned=False) if fixed else likelihood_of(str(likelihood), noise)
         self.decoder = make(nets.decoder, shape=facts.shape, inputs=nets.latent_dim, conditions=conditions)
         self.register_buffer("known_mean", torch.zeros(facts.objects or 0, nets.latent_dim))
         self.register_buffer("known_variance", torch.ones(facts.objects or 0, nets.latent_dim))
@@ -60,7 +68,7 @@ class CVAE(LatentModel):
         """q(z | x, c)."""
         return self.latents(self.encoder_input(self.filled(batch), batch.mask), self.told(batch.aux))
 
-    def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Normal:
+    def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Distribution:
         """p(x | z, c), where `aux` [B, columns] tells c."""
         return self.likelihood.given(self.decoder(z, self.told(aux)))
 

@@ -2,12 +2,15 @@
 
 from typing import ClassVar
 
+from torch import Tensor
+
 from src.data.batch import Batch
 from src.data.facts import Facts
 from src.gp.evidence import log_density
 from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal
 from src.gp.patterns import log_density_by_pattern
+from src.gp.quadratic_bound import Logits, log_evidence
 from src.models.base import Terms
 from src.models.gp_decoder import GPDecoder, check_cost
 from src.models.posterior import Kind
@@ -33,6 +36,13 @@ class GPLVM(GPDecoder):
         """Eq. 2 of the SAS paper: log p(x | z) of the batch, times N / B. O(B^3), for G patterns of holes O(G B^3)."""
         x, mask = self.observed(batch)
         z = self.encode_centred(x, mask, batch.index).rsample()
-        k = add_diagonal(covariance(self.kernel, z, z), self.likelihood.noise)
-        evidence, jitter = log_density(x, k) if mask is None else log_density_by_pattern(x, mask, k)
-        return self.per_value({"evidence": self.num_data / len(z) * evidence}, jitter)
+        evidence, jitter = self.evidence(self.values(batch, x), z, mask)
+        return self.per_value({"evidence": self.num_data / len(z) * evidence} | self.slope_term(x, mask), jitter)
+
+    def evidence(self, x: Tensor, z: Tensor, mask: Tensor | None) -> tuple[Tensor, float]:
+        """log p(x | z) of a batch, and the jitter; of bits and categories a lower bound."""
+        if self.labels is not None:
+            return log_evidence(x, z, self.kernel, Logits(self.labels, self.offset), mask), 0.0
+        _, noise = self.densities()
+        k = add_diagonal(covariance(self.kernel, z, z), noise)
+        return log_density(x, k) if mask is None else log_density_by_pattern(x, mask, k)

@@ -1,4 +1,4 @@
-"""What sparse GPs with a Gaussian likelihood share: inducing inputs, and q of the whitened inducing values."""
+"""What sparse GPs share: inducing inputs, and q of the whitened inducing values."""
 
 from typing import Literal
 
@@ -9,7 +9,6 @@ from torch.nn import Parameter
 from torch.nn.functional import softplus
 
 from src.gp.sparse import SparseGP, Whitened, make_sparse_gp, prior_covariance
-from src.models.likelihoods import Gaussian
 from src.runs.errors import UserError
 
 How = Literal["free", "fixed"]
@@ -19,7 +18,6 @@ class InducingPoints(nn.Module):
     """M inducing inputs that learn or stay where they start, and a q(u) that learns or is set to its optimum."""
 
     kernel: Kernel
-    likelihood: Gaussian
     inducing: Tensor  # [M, Q]
     q_mean: Tensor  # [M, D], of the whitened inducing values
     q_raw_scale: Tensor  # [M, M] or [D, M, M], the unconstrained factor of their covariance
@@ -63,9 +61,9 @@ class InducingPoints(nn.Module):
         self.q_mean.copy_(q.mean)
         self.q_raw_scale.copy_(raw_scale(q.scale.squeeze(0)))
 
-    def sparse_gp(self) -> SparseGP:
-        """The GP given q(u)."""
-        return make_sparse_gp(self.inducing, self.kernel, self.likelihood.noise, self.q_v())
+    def sparse_gp(self, noise: Tensor) -> SparseGP:
+        """The GP given q(u), whose predictions have this noise."""
+        return make_sparse_gp(self.inducing, self.kernel, noise, self.q_v())
 
 
 def raw_scale(scale: Tensor) -> Tensor:

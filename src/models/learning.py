@@ -60,6 +60,10 @@ class Learner(LeanModule, ABC):
                     f"not {facts.batch_size}; optimizer=adam takes mini-batches"
                 )
 
+    def dequantised(self, batch: Batch) -> Batch:
+        """What the objective sees of a training batch: here the batch itself."""
+        return batch
+
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor | float]:
         """The objective of the phase with its parts; an error if it is not a number.
 
@@ -69,7 +73,7 @@ class Learner(LeanModule, ABC):
         step = self.global_step
         self.seed_step(step)
         try:
-            loss, parts = getattr(self, self.phase.objective)(batch)
+            loss, parts = getattr(self, self.phase.objective)(self.dequantised(batch))
         except NotPositiveDefiniteError as error:
             raise NumericalError(f"{error}; {self.describe_gp()}") from error
         if not math.isfinite(loss.item()):

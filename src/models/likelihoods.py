@@ -7,6 +7,7 @@ logits in the last dimension. A mask is True where a value was observed; other v
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,8 @@ from torch import distributions as D
 from torch.quasirandom import SobolEngine
 
 from src.data.facts import Facts
+from src.gp import labels
+from src.gp.labels import Labels
 from src.runs.errors import UserError
 
 NODES = 32  # of the Gauss-Hermite quadrature: exact to 1e-8 for logits with an sd up to 3
@@ -33,6 +36,7 @@ class Likelihood(nn.Module, ABC):
     name: ClassVar[str]
     score: ClassVar[str]
     samples: int = SAMPLES  # of f, for expectations without a closed form
+    labels: Labels | None = None  # what the quadratic bound needs to know of bits and classes
 
     def __init__(self, noise: float | None = None) -> None:
         super().__init__()
@@ -98,6 +102,7 @@ class Bernoulli(Likelihood):
 
     name = "bernoulli"
     score = "nlp"
+    labels: Labels = labels.Bits()
 
     def given(self, f: Tensor) -> D.Bernoulli:
         """Bernoulli(sigmoid(f))."""
@@ -141,6 +146,54 @@ class Categorical(Likelihood):
         """E[f_x] - E[log sum_p exp(f_p)], the second from samples of f."""
         chosen = mean.gather(-1, x_at(x, mask).long().unsqueeze(-1)).squeeze(-1)
         return masked(chosen - samples_of(mean, variance, self.samples).logsumexp(-1).mean(0), mask)
+
+    def check(self, facts: Facts) -> None:
+        """Observations as categories take a GP decoder."""
+        raise UserError("model.likelihood=categorical needs model=sas, bayesian_sas or gplvm")
+
+
+class OneHotColumns(Categorical):
+    """Several categories, each of which has a group of one-hot columns: x and f [..., D]."""
+
+    labels: labels.OneHot
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.labels = labels.OneHot(sizes)
+
+    def given(self, f: Tensor) -> "OneHot":  # type: ignore[override]
+        """The probabilities softmax(f) of each group."""
+        return OneHot(self.labels.mean(f).log())
+
+    def check(self, facts: Facts) -> None:
+        """Every column belongs to a category."""
+        if not facts.one_hot:
+            raise UserError(
+                "model.likelihood=categorical needs a table whose columns are all one-hot: name their categories in "
+                "dataset.one_hot (grey levels are ordered, and no categories)"
+            )
+
+
+class OneHot(D.Distribution):
+    """One-hot columns by their log probabilities [..., D]; the log probability of a category is that of its column."""
+
+    def __init__(self, log_probs: Tensor) -> None:
+        super().__init__(log_probs.shape, validate_args=False)
+        self.log_probs = log_probs
+
+    @property
+    def mean(self) -> Tensor:
+        """The probabilities."""
+        return self.log_probs.exp()
+
+    @property
+    def variance(self) -> Tensor:
+        """Of each column."""
+        return self.mean * (1 - self.mean)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """The log probability of a category at the column that is 1, and 0 at the others: their sum counts."""
+        return x * self.log_probs
 
 
 class RegressionNetwork(Likelihood):
@@ -192,6 +245,24 @@ def likelihood_of(name: str, noise: float) -> Likelihood:
     if name not in known:
         raise UserError(f"model.likelihood={name} is none of {', '.join(known)}")
     return known[name](noise)
+
+
+def decoder_likelihood(name: str | None, noise: float, facts: Facts) -> Likelihood:
+    """The likelihood of the observations of a GP decoder; None is Gaussian."""
+    if name == "categorical":
+        return OneHotColumns(facts.one_hot)
+    if name not in (None, "gaussian", "bernoulli"):
+        raise UserError(f"model.likelihood={name} does not fit a GP decoder: gaussian, bernoulli or categorical")
+    return likelihood_of(name or "gaussian", noise)
+
+
+def predicted(kind: Labels, mean: Tensor, variance: Tensor, shape: Sequence[int]) -> D.Bernoulli | OneHot:
+    """Bits or categories [B, *shape] with normal logits [B, D]; the odds of bits keep their precision if certain."""
+    log_p = kind.predictive(mean, variance)
+    if isinstance(kind, labels.Bits):
+        log_odds = log_p - kind.predictive(-mean, variance)
+        return D.Bernoulli(logits=log_odds.unflatten(1, tuple(shape)), validate_args=False)
+    return OneHot(log_p.unflatten(1, tuple(shape)))
 
 
 def masked_log_prob(p: D.Distribution, x: Tensor, mask: Tensor | None) -> Tensor:

@@ -32,10 +32,18 @@ class LatentOptions:
 
 @dataclass(frozen=True)
 class GPOptions:
-    """A GP decoder: its kernel, and the noise variance that it starts from."""
+    """A GP: its kernel, and the noise variance that it starts from."""
 
     kernel: Spec
     noise: float = 0.1
+
+
+@dataclass(frozen=True)
+class DecoderOptions(GPOptions):
+    """A GP decoder: also the likelihood of its observations, and what makes real numbers of intensities."""
+
+    likelihood: str | None = None  # None: gaussian
+    warp: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from src.data.batch import Batch, complete_first
 from src.data.facts import Facts
-from src.gp.active_set import Estimate, fixed_size, random_size
+from src.gp.active_set import Estimate
 from src.models.base import Terms
 from src.models.gp_decoder import GPDecoder, check_cost
 from src.models.posterior import Kind
@@ -40,20 +40,24 @@ class SAS(GPDecoder):
         """Algorithm 1, lines 5-13: minus the estimate of log p(x | z)."""
         x, mask = self.observed(batch)
         z = self.encode_centred(x, mask, batch.index).rsample()
-        active, rest, jitter = self.estimate(x, z, mask)
-        return self.per_value({"active": active, "rest": rest}, jitter)
+        active, rest, jitter = self.estimate(self.values(batch, x), z, mask)
+        return self.per_value({"active": active, "rest": rest} | self.slope_term(x, mask), jitter)
 
     def estimate(self, x: Tensor, z: Tensor, mask: Tensor | None = None) -> Estimate:
         """Eq. 6 with a fixed number of active points, or the unbiased form with a random number.
 
         Complete points are the first choice for an active set of fixed size: they share one Cholesky factor.
         """
+        gp, likelihood = self.densities()
+        estimate: Estimate
         if self.active_set == "random":
             rest_size = int(torch.randint(1, len(x) + 1, ()))
-            return random_size(x, z, self.kernel, self.likelihood.noise, rest_size, mask)
+            estimate = gp.random_size(x, z, self.kernel, likelihood, rest_size, mask)
+            return estimate
         if mask is not None:
             x, z, mask = (part[complete_first(mask)] for part in (x, z, mask))
-        return fixed_size(x, z, self.kernel, self.likelihood.noise, self.active_set, self.num_data, mask)
+        estimate = gp.fixed_size(x, z, self.kernel, likelihood, self.active_set, self.num_data, mask)
+        return estimate
 
 
 def check_active_size(size: int, facts: Facts) -> None:

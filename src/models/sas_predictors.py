@@ -20,7 +20,8 @@ from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp import quadratic_bound
 from src.gp.active_set import ActiveSet, condition, fixed_size
-from src.gp.quadratic_bound import Classes, Conditioned
+from src.gp.labels import Classes
+from src.gp.quadratic_bound import Conditioned, Logits
 from src.models.base import Predictor, Terms
 from src.models.likelihoods import Categorical, Gaussian
 from src.models.options import LearningOptions
@@ -186,7 +187,7 @@ class SASClassifier(SASPredictor):
         assert batch.y is not None
         z = self.features(batch.x)
         active, rest = quadratic_bound.log_densities(
-            self.one_hot(batch.y), z, self.kernel, Classes, self.active_size, self.iterations, self.log_frequencies
+            self.one_hot(batch.y), z, self.kernel, Classes(), self.active_size, self.iterations, self.log_frequencies
         )
         weight = (self.num_data - self.active_size) / (len(batch) - self.active_size)
         return self.per_value({"active": active, "rest": weight * rest})
@@ -197,12 +198,14 @@ class SASClassifier(SASPredictor):
 
     def condition(self, z: Tensor, y: Tensor) -> Conditioned:
         """The GP given classes y [A] at features z [A, Q]."""
-        return quadratic_bound.condition(self.one_hot(y), z, self.kernel, Classes, self.log_frequencies)
+        given = quadratic_bound.condition(self.one_hot(y), z, self.kernel, Logits(Classes(), self.log_frequencies))
+        assert isinstance(given, Conditioned)  # classes are complete
+        return given
 
     def predict(self, x: Tensor, given: Conditioned | None = None) -> ClassDistribution:
         """p(y | x, y_A) = E[softmax(f)]."""
         mean, variance = (given or self.given()).predict(self.features(x))
-        return ClassDistribution(logits=Classes.predictive(mean, variance), validate_args=False)
+        return ClassDistribution(logits=Classes().predictive(mean, variance), validate_args=False)
 
 
 def encoder_of(spec: Spec | None, facts: Facts, features: int | None) -> nn.Module | None:

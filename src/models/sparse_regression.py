@@ -142,7 +142,7 @@ class SparseRegression(InducingPoints, Predictor):
 
     def given(self, batch: Batch | None = None) -> SparseGP:
         """The GP given q(u), which sums up all training points."""
-        return self.sparse_gp()
+        return self.sparse_gp(self.likelihood.noise)
 
     def predict(self, x: Tensor, given: SparseGP | None = None) -> Normal:
         """p(y | x) in the units of the data."""

@@ -24,10 +24,27 @@ TEXTURES = ("src/data/textures.py", "tests/data/test_textures.py")
 RECTANGLES = ("src/data/rectangles.py", "tests/data/test_rectangles.py")
 TOY_CURVE = ("src/data/toy_curve.py", "tests/data/test_toy_curve.py")
 
+DATA_BITS = ("src/data/bits.py", "tests/data/test_bits.py")
+ONE_HOT = ("src/data/one_hot.py", "tests/data/test_table.py")
+
 
 PLANTED = [
     mistake("images with channels first are taken for channels last", ARRAYS, "shape[2] in CHANNELS", "True"),
     mistake("floats below 0 may be intensities", ARRAYS, "seen.min() >= 0 and ", ""),
+    mistake("the same bits in every epoch", DATA_BITS, "self.sampler.epoch, self.sampler.step", "0, self.sampler.step"),
+    mistake("the same draws for every seed", DATA_BITS, 'seed if part == "train" else 0', "0"),
+    mistake("a test draw for each seed", DATA_BITS, 'seed if part == "train" else 0', "seed"),
+    mistake("hidden bits are shown", DATA_BITS, "x if split.hidden is None else blanked(x, split.hidden[index])", "x"),
+    mistake("missing values become bits", DATA_BITS, "torch.where(x.isnan(), x, bits)", "bits"),
+    mistake("bytes that are 1", DATA_BITS, ".to(x.dtype) * one", ".to(x.dtype)"),
+    mistake("categories are partly missing", ONE_HOT, "seen[:, part] = known.unsqueeze(1)", "pass"),
+    mistake("two ones are a category", ONE_HOT, "cells.sum(1) == 1", "cells.sum(1) >= 1"),
+    mistake(
+        "columns are hidden one by one",
+        ("src/data/missing.py", "tests/data/test_table.py"),
+        "(len(one_hot),) if one_hot else",
+        "(sum(one_hot),) if False else",
+    ),
     mistake(
         "the validation split stays in the training split",
         MODULE,

@@ -41,7 +41,7 @@ def mnist_files(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dataset", [MNIST, FashionMNIST])
 def test_mnist(dataset: type[MNIST]) -> None:
     facts = facts_of(dataset("nowhere", batch_size=50, max_train=100))
-    assert facts == Facts(shape=(1, 28, 28), num_train=100, batch_size=50, target=Target("class", 10))
+    assert facts == Facts(shape=(1, 28, 28), num_train=100, batch_size=50, target=Target("class", 10), levels=256)
     assert facts.scale == "image" and facts.complete and not facts.binary
 
 
@@ -51,7 +51,7 @@ def test_cifar10(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FromFiles, "contents", lambda self: contents)
     monkeypatch.setattr("src.data.sources.unpickle", lambda content: batch)
     facts = facts_of(CIFAR10("nowhere", batch_size=5))
-    assert facts == Facts(shape=(3, 32, 32), num_train=50, batch_size=5, target=Target("class", 10))
+    assert facts == Facts(shape=(3, 32, 32), num_train=50, batch_size=5, target=Target("class", 10), levels=256)
 
 
 def test_digits() -> None:
@@ -63,7 +63,7 @@ def test_digits() -> None:
 def test_mnist_million(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mnist_million, "make", lambda root, size: written(tmp_path, size))
     facts = facts_of(MNISTMillion(tmp_path, batch_size=4, size=30))
-    assert facts == Facts(shape=(1, 28, 28), num_train=30, batch_size=4, target=Target("class", 10))
+    assert facts == Facts(shape=(1, 28, 28), num_train=30, batch_size=4, target=Target("class", 10), levels=256)
 
 
 def written(folder: Path, size: int) -> tuple[Path, Path]:
@@ -142,6 +142,8 @@ EVERYTHING = Facts(
     group_size=30,
     complete=False,
     binary=True,
+    levels=256,
+    one_hot=(2, 3),
     fresh=True,
     scale="table",
     columns=("a", "b"),

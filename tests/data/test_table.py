@@ -276,3 +276,65 @@ def test_the_single_cells_of_an_annotated_file(data_file: Callable[[str], Path])
     assert data.facts.shape == (765,) and len(data.facts.classes) == 10 and "CD19+ B" in data.facts.classes
     names = read_sheet(path, "here").names
     assert data.facts.columns == tuple(names) and len(data.train) == 630
+
+
+ANSWERS = pd.DataFrame(
+    {
+        "colour_red": [1, 0, 0, 1, 0, 0],
+        "size_s": [0, 1, 0, None, 0, 1],
+        "colour_blue": [0, 1, 1, 0, 1, 0],
+        "size_l": [1, 0, 1, 0, 1, 0],
+        "colour_green": [0, 0, 0, 0, 0, 1],
+        "age": [3.0, 4, 5, 6, 7, 8],
+    }
+)
+
+
+def test_categories_are_groups_of_one_hot_columns(save: Save) -> None:
+    """In the order of their names; an empty cell makes the whole category missing."""
+    data = Table(
+        save("a.csv", ANSWERS),
+        test=save("b.csv", ANSWERS),
+        one_hot=["size_", "colour_"],
+        standardise=False,
+        batch_size=2,
+    )
+    data.setup()
+    assert data.columns == ("size_s", "size_l", "colour_red", "colour_blue", "colour_green")
+    assert data.facts.one_hot == (2, 3) and data.facts.binary and data.facts.shape == (5,)
+    mask = data.train.all().mask
+    assert mask is not None and (~mask).nonzero().tolist() == [[3, 0], [3, 1]]
+    assert torch.equal(data.train.all().x[5], torch.tensor([1.0, 0, 0, 0, 1]))
+
+
+def test_categories_are_hidden_as_a_whole(save: Save) -> None:
+    frame = ANSWERS.fillna(1)
+    data = Table(
+        save("a.csv", frame),
+        test=save("b.csv", frame),
+        one_hot=["size_", "colour_"],
+        standardise=False,
+        batch_size=2,
+        missing={"fraction": 0.5, "split": "both"},
+    )
+    data.setup()
+    for split in (data.train, data.test):
+        assert split.hidden is not None
+        sizes, colours = split.hidden.split([2, 3], 1)
+        assert torch.equal(sizes.any(1), sizes.all(1)) and torch.equal(colours.any(1), ~sizes.any(1))
+        assert torch.equal(colours.any(1), colours.all(1))
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "reason"),
+    [
+        (ANSWERS, {"one_hot": ["shape_"]}, "names shape_, but .* has 0 columns that begin so"),
+        (ANSWERS, {"one_hot": ["colour_", "colour_"]}, "a column begins with several of these names"),
+        (ANSWERS.assign(colour_red=1), {"one_hot": ["colour_"]}, r"is not one-hot in row 2 .* colour_red, colour_blue"),
+        (ANSWERS, {"one_hot": ["colour_"], "standardise": True}, r"dataset\.one_hot needs dataset\.standardise=false"),
+        (ANSWERS, {"one_hot": ["colour_"], "columns": ["age"]}, r"dataset\.one_hot needs"),
+    ],
+)
+def test_columns_that_are_not_one_hot_are_refused(save: Save, frame: Any, options: Any, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        load(save("a.csv", frame), **options)

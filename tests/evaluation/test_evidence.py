@@ -165,3 +165,24 @@ def test_a_covariance_without_a_factor_names_the_hyperparameters() -> None:
     gaussian.noise = 1e-12
     with pytest.raises(NumericalError, match=r"float32: try .*=float64; hyperparameters: .*lengthscale"):
         evidence(model, data, evidence_precision="float32")
+
+
+def test_warped_images_have_the_slope_in_their_evidence() -> None:
+    """The density of intensities u is that of y = logit(.05 + .9 u) times dy/du."""
+    x = torch.randint(0, 256, (20, 1, 3, 3), generator=torch.Generator().manual_seed(0)).byte()
+    data = MadeUp(split_of(x))
+    model = sas(data, 19, "model.warp=logit")
+    scores, of_y = evidence(model, data), direct(model, data, torch.arange(20))
+    s = 0.05 + 0.9 * (x.double() + 0.5) / 256
+    exact = of_y + (0.9 / (s * (1 - s))).log().mean().item()
+    assert scores["exact_evidence"] == pytest.approx(exact, abs=1e-6)
+    assert scores["sas_estimate"] == pytest.approx(exact, abs=1e-6)
+
+
+def test_bits_have_no_exact_evidence() -> None:
+    data = MadeUp(split_of((noisy_curve() > 0).float()))
+    data.binary = True
+    model = sas(data, 19, "model.likelihood=bernoulli")
+    assert not Evidence().fits(model, data)
+    with pytest.raises(UserError, match="and Gaussian noise, not SAS"):
+        Evidence().check(model, data, ASKED)

@@ -22,6 +22,7 @@ from src.evaluation.reconstruction import (
     with_sd,
     with_size,
 )
+from src.models.warp import LogitWarp
 from tests.evaluation.subjects import Known, KnownActive, KnownBits, MadeUp, built, noisy_curve, subject
 
 TEST = split_of(torch.tensor([[0.0, 1.0, 0.5], [1.0, 0.0, -0.5]]))
@@ -102,6 +103,10 @@ def test_bits_have_a_probability_and_no_density() -> None:
     assert scores["nlp"] == pytest.approx(
         torch.nn.functional.binary_cross_entropy_with_logits(z[:, :1].expand(-1, 3), bits.all().x).item()
     )
+    assert scores["nlp_bits"] == pytest.approx(entropy / math.log(2), rel=1e-6)
+    assert scores["nlp_point"] == pytest.approx(3 * entropy, rel=1e-6)
+    frames = predictive_scores(KnownBits(replace(DATA.facts, group="video")), bits, z, [None])
+    assert frames.keys() == {"rmse", "mae", "nlp"}
     squared = [2 * (1 - p[0]) ** 2 + p[0] ** 2, 3 * p[1] ** 2]
     assert scores["rmse"] == pytest.approx(math.sqrt(sum(squared) / 6), rel=1e-6)
 
@@ -236,3 +241,14 @@ def test_tables_have_a_figure_of_their_columns() -> None:
     axes = figures["columns"].axes[0]
     assert axes.get_yticklabels()[0].get_text() == "c" and axes.get_xlabel() == "RMSE of the value"
     assert figures["reconstructions"].axes[0].get_yticklabels()[1].get_text() == "b"
+
+
+def test_bytes_through_a_warp_have_bits_per_dimension() -> None:
+    """8 + nlpd / log 2; floats have a density alone."""
+    model = Known(DATA.facts)
+    for levels, names in ((256, {"bpd"}), (0, set())):
+        model.warp = LogitWarp(levels)  # type: ignore[attr-defined]
+        scores = predictive_scores(model, TEST, first_two(TEST), [0.0])
+        assert scores.keys() == {"rmse", "mae", "nlpd"} | names
+        if levels:
+            assert scores["bpd"] == pytest.approx(8 + scores["nlpd"] / math.log(2))

@@ -11,6 +11,7 @@ KERNELS = ("src/gp/kernels.py", "tests/gp/test_kernels.py")
 PSI = ("src/gp/psi.py", "tests/gp/test_psi.py")
 PATTERNS = ("src/gp/patterns.py", "tests/gp/test_patterns.py")
 QUADRATIC_BOUND = ("src/gp/quadratic_bound.py", "tests/gp/test_quadratic_bound.py")
+LABELS = ("src/gp/labels.py", "tests/gp/test_labels.py")
 MIXTURE = ("src/gp/mixture.py", "tests/gp/test_mixture.py")
 LEAVE_ONE_OUT = ("src/gp/leave_one_out.py", "tests/gp/test_leave_one_out.py")
 REGULARISATION = ("src/gp/regularisation.py", "tests/gp/test_regularisation.py")
@@ -130,9 +131,6 @@ PLANTED = [
             "one side of K_MM": ("(weights + weights.mT).to(z)", "(2 * weights.tril()).to(z)"),
         },
         QUADRATIC_BOUND: {
-            "a curvature that is too small for bits": ("width = 4.0", "width = 8.0"),
-            "a curvature that is too small for classes": ("width = 2.0", "width = 4.0"),
-            "P functions for P classes": ("return num_outputs - 1", "return num_outputs"),
             "no square of the gradient": (" - labels.width * g.square().sum()", ""),
             "half the log-determinant": ("log_det = 2 * labels", "log_det = labels"),
             "the pseudo-target without psi": (
@@ -142,8 +140,8 @@ PLANTED = [
             "the offset is forgotten in the labels' mean": ("t - labels.mean(psi + offset)", "t - labels.mean(psi)"),
             "the offset is forgotten in the prediction": ("return mean + self.offset", "return mean"),
             "the rest does not learn through psi": (
-                "conditioned(z_active, chol, psi, t_active",
-                "conditioned(z_active, chol, psi.detach(), t_active",
+                "conditioned(points.z, chol, psi, points.active",
+                "conditioned(points.z, chol, psi.detach(), points.active",
             ),
             "the bound learns through psi": ("bound(chol, psi.detach(), ", "bound(chol, psi, "),
             "the mean without w": (
@@ -151,17 +149,50 @@ PLANTED = [
                 ".mT @ self.whitened",
             ),
             "the variance without w": ("projection.square().sum(0) / self.labels.width", "projection.square().sum(0)"),
-            "the probability at the mean": (
-                "mean.unsqueeze(-1) + variance.sqrt()[:, None, None] * nodes",
-                "mean.unsqueeze(-1) + 0 * nodes",
+            "two steps of the mean": ("return y - inverse @ y", "return y - 2 * inverse @ y"),
+            "no momentum": ("new + age / (age + 3) * step", "new"),
+            "missing labels of active points count": ("t_active[rows], t_rest", "t_active[:len(rows)], t_rest"),
+            "missing labels of the rest count": ("mask[active_size:, outputs])", "None)"),
+            "outputs in the order of their patterns": (
+                "for _, outputs in patterns]).argsort()",
+                "for _, outputs in patterns])",
             ),
+            "outputs that were never seen are left out": (
+                "patterns_by_rows(mask[:active_size], unseen=True)",
+                "patterns_by_rows(mask[:active_size])",
+            ),
+            "N for N - A of labels": ("(num_data - active_size) / (len(t)", "num_data / (len(t)"),
+            "all outputs have the first offset": (
+                "kind, own = labels.part(outputs), offset[outputs]",
+                "kind, own = labels.part(outputs), offset[: len(outputs)]",
+            ),
+        },
+        LABELS: {
+            "a curvature that is too small for bits": ("width = 4.0", "width = 8.0"),
+            "a curvature that is too small for classes": ("width = 2.0", "width = 4.0"),
+            "P functions for P classes": ("return num_outputs - 1", "return num_outputs"),
+            "one function too many for each group": ("num_outputs - len(self.sizes)", "num_outputs - 1"),
             "variance for sd in the logits": (
                 "mean.unsqueeze(-2) + variance.sqrt()",
                 "mean.unsqueeze(-2) + variance",
             ),
+            "variance for sd of bits": ("sd = variance.sqrt()", "sd = variance"),
             "zeros are ones": ("(2 * t - 1) * mean", "mean"),
-            "two steps of the mean": ("return y - inverse @ y", "return y - 2 * inverse @ y"),
-            "no momentum": ("new + age / (age + 3) * step", "new"),
+            "the probability at the mean": (
+                "(kept + s * nodes[:, None, None])",
+                "(kept + 0 * s * nodes[:, None, None])",
+            ),
+            "what is cut off is forgotten": ("(total.log().view_as(m) + m).sub_(kept)", "total.log().view_as(m)"),
+            "slopes without the square": ("first[0], first - second", "first[0], first"),
+            "hidden bits count": ("torch.where(seen, log_p, 0.0).sum()", "log_p.sum()"),
+            "every group has the variance of the first output": (
+                "f, v[:, 0], known)",
+                "f, variance[:1].expand(len(f)), known)",
+            ),
+            "softmax over all columns": (
+                "torch.cat([part.softmax(-1) for (part,) in self.groups(f)], -1)",
+                "f.softmax(-1)",
+            ),
         },
         REGULARISATION: {
             "the divergence in the other direction": (

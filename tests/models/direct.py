@@ -130,3 +130,30 @@ def slopes(model: Any, batch: Batch, step: float = 1e-6) -> tuple[float, float]:
     above, below = loss_at(step).item(), loss_at(-2 * step).item()
     loss_at(step)
     return by_gradient, (above - below) / (2 * step)
+
+
+def bits_posterior(t: Tensor, k: Tensor, offset: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+    """psi [A, D] after some iterations of the quadratic bound, and the pseudo-targets there, with noise 4."""
+    noisy, psi = k + 4 * torch.eye(len(k)), torch.zeros_like(t)
+    for _ in range(iterations):
+        psi = k @ torch.linalg.solve(noisy, psi + 4 * (t - torch.sigmoid(psi + offset)))
+    return psi, psi + 4 * (t - torch.sigmoid(psi + offset))
+
+
+def bits_bound(t: Tensor, k: Tensor, offset: Tensor, iterations: int) -> Tensor:
+    """log N(y | 0, K + 4 I) + sum(log(8 pi) / 2 + 2 g^2 + log p(t | psi))."""
+    psi, y = bits_posterior(t, k, offset, iterations)
+    p = torch.sigmoid(psi + offset)
+    constant = 0.5 * math.log(8 * math.pi) + 2 * (t - p) ** 2 + t * p.log() + (1 - t) * (1 - p).log()
+    return log_density(y, k + 4 * torch.eye(len(k))) + constant.sum()
+
+
+def bits_predicted(t: Tensor, k: Tensor, offset: Tensor, iterations: int) -> Tensor:
+    """p(t_n = 1 | t_A) [R, D] of the points of k [N, N] behind the first A, by a fine quadrature."""
+    active = len(t)
+    _, y = bits_posterior(t, k[:active, :active], offset, iterations)
+    noisy = k[:active, :active] + 4 * torch.eye(active)
+    mean, covariance = regression(noisy, k[:active, active:], k[active:, active:], y)
+    nodes, weights = quadrature(60, 1)
+    f = mean[..., None] + offset[:, None] + covariance.diagonal().sqrt()[:, None, None] * nodes[:, 0]
+    return torch.sigmoid(f) @ weights

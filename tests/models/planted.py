@@ -488,7 +488,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "conditioned on uncentred data",
         GP_DECODER,
-        "condition(x, z",
+        "condition(self.values(active, x), z",
         "condition(self.as_float(active.x).flatten(1), z",
         TEST_GP_DECODER,
     ),
@@ -562,16 +562,16 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "the mean for a draw",
         BAYESIAN_SAS,
-        "self.estimate(x, q.rsample(), mask)",
-        "self.estimate(x, q.mean, mask)",
+        "q.rsample(), mask)",
+        "q.mean, mask)",
         TEST_BAYESIAN_SAS,
     ),
     ("evidence without N / B", GPLVM, "self.num_data / len(z) * evidence", "evidence", TEST_GPLVM),
     (
         "noise as sd in the evidence",
         GPLVM,
-        "covariance(self.kernel, z, z), self.likelihood.noise)",
-        "covariance(self.kernel, z, z), self.likelihood.noise.sqrt())",
+        "covariance(self.kernel, z, z), noise)",
+        "covariance(self.kernel, z, z), noise.sqrt())",
         TEST_GPLVM,
     ),
     (
@@ -607,8 +607,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "q(u) of uncentred data",
         BAYESIAN_GPLVM,
-        "        (x, mask), q = self.observed(batch), self.gaussian(batch)\n        if",
-        "        x, mask, q = self.as_float(batch.x).flatten(1), None, self.gaussian(batch)\n        if",
+        "        (x, mask), q = self.observed(batch), self.gaussian(batch)\n        x, noise",
+        "        x, mask, q = self.as_float(batch.x).flatten(1), None, self.gaussian(batch)\n        x, noise",
         TEST_BAYESIAN_GPLVM,
     ),
     (
@@ -899,8 +899,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "predictions forget the frequencies",
         SAS_PREDICTORS,
-        "self.kernel, Classes, self.log_frequencies)\n\n    def predict",
-        "self.kernel, Classes, 0.0)\n\n    def predict",
+        "Logits(Classes(), self.log_frequencies))",
+        "Logits(Classes(), 0.0))",
         TEST_SAS_PREDICTORS,
     ),
     (
@@ -991,8 +991,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "the ELBO has the regulariser in it",
         BAYESIAN_GPLVM,
-        'for name in ("likelihood", "kl_u", "kl")',
-        'for name in ("likelihood", "kl_u", "kl", "regularisation")',
+        'for name in ("likelihood", "kl_u", "kl", "warp")',
+        'for name in ("likelihood", "kl_u", "kl", "warp", "regularisation")',
         TEST_BAYESIAN_GPLVM,
     ),
     (
@@ -1096,6 +1096,58 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "truth = self.known_mean",
         TEST_SVGP_VAE,
     ),
+]
+
+WARP, TEST_WARP = "src/models/warp.py", "tests/models/test_warp.py"
+MISTAKES += [
+    ("the slope's sign", WARP, "softplus(y) + softplus(-y)", "-softplus(y) - softplus(-y)", TEST_WARP),
+    ("no margin in the slope", WARP, "math.log(1 - 2 * MARGIN) + ", "", TEST_WARP),
+    (
+        "bytes at the edge of their level",
+        WARP,
+        "self.warp.unit(x_float, 0.5)",
+        "self.warp.unit(x_float, 0.0)",
+        TEST_WARP,
+    ),
+    ("255 levels", WARP, "(x * (self.levels - 1) + noise) / self.levels", "x + 0 * noise", TEST_WARP),
+    ("no slope in predicted densities", WARP, " + self.warp.log_slope(y)) / count", ") / count", TEST_WARP),
+    ("no slope in the objective", WARP, "self.num_data / len(x) * slopes.sum()", "0 * slopes.sum()", TEST_WARP),
+    ("the slope of the batch alone", WARP, "self.num_data / len(x) * slopes.sum()", "slopes.sum()", TEST_WARP),
+    ("the slope of centred values", WARP, "log_slope(x + self.data_mean)", "log_slope(x)", TEST_WARP),
+    (
+        "hidden pixels have a slope",
+        WARP,
+        "masked(self.warp.log_slope(",
+        "(lambda s, m: s)(self.warp.log_slope(",
+        TEST_WARP,
+    ),
+    ("one noise for all pixels", WARP, "torch.rand_like(x)", "torch.rand(()).double()", TEST_WARP),
+    ("the active set as bytes over 255", GP_DECODER, "masked(self.unit(", "masked(self.as_float(", TEST_WARP),
+    (
+        "bits are centred",
+        GP_DECODER,
+        "return x if self.labels is None else ",
+        "return x if True else ",
+        TEST_GP_DECODER,
+    ),
+    ("the mean logit stays", GP_DECODER, "*([] if self.labels is None else [self.offset])", "", TEST_SAS),
+    ("logits start at 0", GP_DECODER, "self.offset.data.copy_(", "torch.empty_like(self.offset).copy_(", TEST_SAS),
+    ("a VAE forgets the log odds", VAE, "self.net(z) + self", "self.net(z) + 0 * self", TEST_VAE),
+    (
+        "predicted bits without their mean logit",
+        BAYESIAN_GPLVM,
+        "mean + self.offset, variance, self",
+        "mean, variance, self",
+        TEST_BAYESIAN_GPLVM,
+    ),
+    (
+        "trained bits without their mean logit",
+        BAYESIAN_GPLVM,
+        "(x, mean + self.offset, ",
+        "(x, mean, ",
+        TEST_BAYESIAN_GPLVM,
+    ),
+    ("bits of one batch", "src/gp/bounds.py", "num_data / z.shape[1] * torch", "torch", TEST_BAYESIAN_GPLVM),
 ]
 
 PLANTED = [Mistake(*fields) for fields in MISTAKES]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.distributions import MultivariateNormal, kl_divergence
+from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from src.data.batch import Batch
 from src.gp.regularisation import latent_divergence
@@ -415,3 +415,57 @@ def test_the_elbo_of_the_training_data_is_the_bound_without_the_regulariser(
 def test_regularisers_that_cannot_work_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         built(Given(noisy_curve()), "bayesian_gplvm", **({"num_inducing": M} | options))
+
+
+def bits_model() -> tuple[Any, Given, Tensor]:
+    x = (torch.rand(12, 3, generator=torch.Generator().manual_seed(2)) > 0.6).float()
+    data = Given(x, batch_size=5, told={"binary": True})
+    model = built(data, "bayesian_gplvm", encoder=LINEAR, num_inducing=M, likelihood="bernoulli", samples=2)
+    set_hyperparameters(model, noise=None)
+    with torch.no_grad():
+        model.inducing.copy_(torch.tensor([[-1.0, 0.5], [0.2, -0.9], [1.1, 0.8], [0.1, 1.6]]))
+    return model, data, x.double()
+
+
+def test_bits_have_the_expected_log_probability_by_quadrature() -> None:
+    """At the model's own draws of z: (N / B) sum_n E[log p(x_n | f(z_n))], by a finer quadrature over f."""
+    model, data, x = bits_model()
+    batch, index = rows(data, 7, 0, 3, 11, 4), [7, 0, 3, 11, 4]
+    with torch.no_grad():
+        mean, covariance = moments(model, batch)
+        torch.manual_seed(1)
+        z = Normal(mean, covariance.diagonal(dim1=1, dim2=2).sqrt()).rsample((2,))
+        torch.manual_seed(1)
+        loss, parts = model.objective(batch)
+        k = prior_covariance(model)
+        u_mean, u_covariance = q_of_values(model, k)
+        nodes, weights = quadrature(80, 1)
+        fit = torch.zeros((), dtype=torch.float64)
+        for points in z:
+            gain = torch.linalg.solve(k, rbf(model.kernel, model.inducing, points)).mT
+            variance = model.kernel.outputscale - ((gain @ (k - u_covariance)) * gain).sum(1)
+            f = (gain @ u_mean + model.offset)[..., None] + variance.sqrt()[:, None, None] * nodes[:, 0]
+            fit += (x[index][..., None] * f - torch.log1p(f.exp())).matmul(weights).sum() / 2
+    torch.testing.assert_close(parts["likelihood"], 12 / 5 * fit / 36, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(loss, -(parts["likelihood"] + parts["kl_u"] + parts["kl"]))
+
+
+def test_bits_are_predicted_by_expected_probabilities() -> None:
+    model, _, _ = bits_model()
+    z = torch.randn(4, 2, generator=torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        k = prior_covariance(model)
+        u_mean, u_covariance = q_of_values(model, k)
+        gain = torch.linalg.solve(k, rbf(model.kernel, model.inducing, z)).mT
+        variance = model.kernel.outputscale - ((gain @ (k - u_covariance)) * gain).sum(1)
+        nodes, weights = quadrature(80, 1)
+        f = (gain @ u_mean + model.offset)[..., None] + variance.sqrt()[:, None, None] * nodes[:, 0]
+        torch.testing.assert_close(model.decode(z).mean, torch.sigmoid(f) @ weights, rtol=0, atol=1e-5)
+
+
+def test_q_of_bits_starts_at_the_optimum_of_their_pseudo_targets() -> None:
+    """Real targets 4 (x - frequency) with noise 4, in place of the bits."""
+    model, data, x = bits_model()
+    targets, noise = model.pseudo_targets(rows(data), model.labels)
+    torch.testing.assert_close(targets, 4 * (x - torch.sigmoid(model.offset)))
+    assert noise.tolist() == [4.0]

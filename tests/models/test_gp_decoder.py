@@ -8,7 +8,7 @@ from torch import Tensor
 
 from src.data.batch import Batch, split_of
 from tests.models.builders import Given, built, far_curve, rows
-from tests.models.direct import rbf, regression, set_hyperparameters
+from tests.models.direct import bits_predicted, rbf, regression, set_hyperparameters
 
 LINEAR = {"_target_": "src.nets.mlp.mlp", "hidden": []}
 
@@ -123,3 +123,38 @@ def test_unseen_points_are_not_taken_for_training_rows() -> None:
         seen = model.encode(unseen, seen=True)
     torch.testing.assert_close(seen.mean, model.latents.mean.weight[[5, 11]])
     assert not torch.allclose(q.mean, seen.mean, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["sas", "bayesian_sas", "gplvm"])
+def test_bits_are_predicted_from_the_mode_given_any_points(name: str) -> None:
+    x = (torch.rand(20, 5, generator=torch.Generator().manual_seed(2)) > 0.6).float()
+    data = Given(x, told={"binary": True})
+    model = built(data, name, "active_set.size=6", encoder=LINEAR, likelihood="bernoulli")
+    model = set_hyperparameters(model, noise=None)
+    z, t = torch.randn(4, 2, generator=torch.Generator().manual_seed(0)).double(), x.double()
+    layer = model.latents.mean[1]
+    latents = (t - t.mean(0)) @ layer.weight.mT + layer.bias
+    for batch, index in ((None, model.active_index), (rows(data, 9, 2, 14), torch.tensor([9, 2, 14]))):
+        at = torch.cat([latents[index], z])
+        p = bits_predicted(t[index], rbf(model.kernel, at, at), model.offset, 500)
+        prediction = model.decode(z, model.given(batch))
+        torch.testing.assert_close(prediction.mean, p, rtol=0, atol=2e-4)
+        torch.testing.assert_close(prediction.log_prob(torch.ones(4, 5).double()).exp(), prediction.mean)
+
+
+def test_holes_of_bits_are_predicted_output_by_output() -> None:
+    x = (torch.rand(20, 3, generator=torch.Generator().manual_seed(2)) > 0.6).float()
+    data = Given(x, told={"binary": True}, missing={"fraction": 0.34, "split": "both"})
+    model = built(data, "sas", "active_set.size=6", encoder=LINEAR, likelihood="bernoulli")
+    model = set_hyperparameters(model, noise=None)
+    z = torch.randn(4, 2, generator=torch.Generator().manual_seed(0)).double()
+    batch = model.stored_active_set()
+    latents = model.recognise(batch).mean.detach()
+    assert batch.mask is not None and not batch.mask.all()
+    prediction = model.decode(z)
+    for output in range(3):
+        seen = batch.mask[:, output]
+        at = torch.cat([latents[seen], z])
+        t = batch.x[seen][:, [output]].double()
+        p = bits_predicted(t, rbf(model.kernel, at, at), model.offset[[output]], 500)
+        torch.testing.assert_close(prediction.mean[:, [output]], p, rtol=0, atol=2e-4)

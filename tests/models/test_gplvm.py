@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from src.data.batch import Batch
+from src.gp.quadratic_bound import ITERATIONS
 from src.runs.errors import UserError
 from tests.models.builders import Given, built, far_curve, rows
-from tests.models.direct import log_density, rbf, set_hyperparameters
+from tests.models.direct import bits_bound, log_density, rbf, set_hyperparameters
 
 LINEAR = {"_target_": "src.nets.mlp.mlp", "hidden": []}
 
@@ -93,3 +94,16 @@ def dense(model: torch.nn.Module) -> list[torch.nn.Parameter]:
 def test_an_active_set_that_is_not_among_the_data_is_refused(size: int) -> None:
     with pytest.raises(UserError, match=rf"active_set\.size={size} must lie between 1 and N = 12"):
         built(Given(far_curve(12)), "gplvm", f"active_set.size={size}")
+
+
+def test_bits_have_the_bound_in_place_of_the_evidence() -> None:
+    x = (torch.rand(12, 5, generator=torch.Generator().manual_seed(2)) > 0.6).float()
+    data = Given(x, told={"binary": True})
+    model = built(data, "gplvm", "active_set.size=4", encoder=LINEAR, likelihood="bernoulli")
+    set_hyperparameters(model, noise=None)
+    t, layer = x.double(), model.latents.mean[1]
+    z = (t - t.mean(0)) @ layer.weight.mT + layer.bias
+    for index in (torch.arange(12), torch.tensor([3, 7, 1])):
+        bound = bits_bound(t[index], rbf(model.kernel, z[index], z[index]), model.offset, ITERATIONS)
+        loss = model.objective(rows(data, *index.tolist())).loss
+        torch.testing.assert_close(loss, -12 / len(index) * bound / 60)

@@ -4,7 +4,7 @@ import pytest
 
 from src.data.facts import Facts
 from src.models.options import (
-    GPOptions,
+    DecoderOptions,
     GPPriorOptions,
     LatentOptions,
     LearningOptions,
@@ -54,6 +54,6 @@ def test_a_group_that_two_parts_need_is_given_to_both() -> None:
 def test_a_point_model_has_its_kernel_and_noise_in_one_group() -> None:
     spec = spec_of("model=sas", "model.noise=0.7", "seed=4", "active_set.size=9")
     found = arguments(SAS, spec)
-    assert found["gp"] == GPOptions(spec["kernel"], 0.7)
+    assert found["gp"] == DecoderOptions(spec["kernel"], 0.7)
     assert found["learning"].seed == 4 and found["active_set"] == 9
     assert found["latents"].posterior is None and found["latents"].encoder == spec["encoder"]

@@ -7,9 +7,17 @@ import torch
 from torch import Tensor
 
 from src.data.batch import Batch
+from src.gp.quadratic_bound import ITERATIONS
 from src.runs.errors import UserError
 from tests.models.builders import Given, built, far_curve, noisy_curve, rows
-from tests.models.direct import log_density, log_density_of_rest, rbf, set_hyperparameters
+from tests.models.direct import (
+    bits_bound,
+    bits_predicted,
+    log_density,
+    log_density_of_rest,
+    rbf,
+    set_hyperparameters,
+)
 
 LINEAR = {"_target_": "src.nets.mlp.mlp", "hidden": []}  # z = W x + b
 
@@ -120,3 +128,51 @@ def test_what_cannot_work_is_refused(override: str, batch_size: int | None, reas
     key = override if "posterior" not in override else f"+{override}"
     with pytest.raises(UserError, match=reason):
         sas(Given(far_curve(12), batch_size), key)
+
+
+def bits(batch_size: int | None = None) -> Given:
+    x = (torch.rand(12, 5, generator=torch.Generator().manual_seed(2)) > 0.6).float()
+    return Given(x, batch_size=batch_size, told={"binary": True})
+
+
+def bits_model(data: Given, name: str, **arguments: Any) -> Any:
+    model = built(data, name, "active_set.size=3", encoder=LINEAR, likelihood="bernoulli", **arguments)
+    return set_hyperparameters(model, noise=None)
+
+
+def bits_problem(model: Any, data: Given, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Bits and the covariance of their logits, by hand; the encoder sees what is centred."""
+    t, everything = batch.x.double(), data.train.all().x.double()
+    layer = model.latents.mean[1]
+    z = (t - everything.mean(0)) @ layer.weight.mT + layer.bias
+    return t, rbf(model.kernel, z, z)
+
+
+def test_bits_have_the_bound_and_the_probability_of_the_rest() -> None:
+    data = bits(batch_size=6)
+    model, batch = bits_model(data, "sas"), rows(data, 3, 1, 4, 0, 5, 9)
+    frequency = (data.train.all().x.double().sum(0) + 0.5) / 13
+    torch.testing.assert_close(model.offset, frequency.logit(), rtol=1e-6, atol=1e-6)
+    t, k = bits_problem(model, data, batch)
+    active = bits_bound(t[:3], k[:3, :3], model.offset, ITERATIONS)
+    p = bits_predicted(t[:3], k, model.offset, ITERATIONS)
+    rest = (t[3:] * p.log() + (1 - t[3:]) * (1 - p).log()).sum()
+    loss, parts = model.objective(batch)
+    torch.testing.assert_close(parts["active"], active.detach() / 60)
+    torch.testing.assert_close(parts["rest"], (12 - 3) / (6 - 3) * rest.detach() / 60, rtol=1e-5, atol=0)
+    torch.testing.assert_close(loss, -sum(parts[name] for name in ("active", "rest")))
+    assert model.offset in set(model.gp_parameters())
+
+
+def test_the_random_form_of_bits_predicts_the_rest() -> None:
+    data = bits()
+    model, batch = bits_model(data, "sas", active_set="random"), rows(data)
+    torch.manual_seed(5)
+    rest_size = int(torch.randint(1, 13, ()))
+    torch.manual_seed(5)
+    loss = model.objective(batch).loss
+    t, k = bits_problem(model, data, batch)
+    p = bits_predicted(t[: 12 - rest_size], k, model.offset, ITERATIONS)
+    t = t[12 - rest_size :]
+    rest = (t * p.log() + (1 - t) * (1 - p).log()).sum()
+    torch.testing.assert_close(loss, -(12 / rest_size) * rest / 60, rtol=1e-5, atol=0)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from src.data.batch import Batch, split_of
-from src.gp.quadratic_bound import Classes, bound, factor, posterior_mean
+from src.gp.labels import Classes
+from src.gp.quadratic_bound import bound, factor, posterior_mean
 from src.models.base import build
 from src.runs.errors import UserError
 from tests.models.builders import Given, built, far_curve, first_batch, rows, spec_of
@@ -102,14 +103,14 @@ def test_classes_have_the_bound_and_the_rest_weighted_as_in_eq_6() -> None:
     torch.testing.assert_close(model.log_frequencies, offset, rtol=1e-6, atol=0)
     z, t = z_scores(whole(data).x)[batch.index], one_hot(batch.y, 3).double()
     k = rbf(model.kernel, z, z)
-    chol = factor(k[:A, :A], Classes)
-    psi = posterior_mean(chol, t[:A], Classes, offset, 4)
-    active = bound(chol, psi, t[:A], Classes, offset)
+    chol = factor(k[:A, :A], Classes())
+    psi = posterior_mean(chol, t[:A], Classes(), offset, 4)
+    active = bound(chol, psi, t[:A], Classes(), offset)
     y = psi + 2 * (t[:A] - (psi + offset).softmax(-1))
     noisy = k[:A, :A] + 2 * torch.eye(A, dtype=torch.float64)
     mean = k[A:, :A] @ torch.linalg.solve(noisy, y) + offset
     variance = 1.7 - (k[A:, :A] * torch.linalg.solve(noisy, k[:A, A:]).mT).sum(1)
-    rest = (t[A:] * Classes.predictive(mean, variance)).sum()
+    rest = (t[A:] * Classes().predictive(mean, variance)).sum()
     loss, parts = model.objective(batch)
     torch.testing.assert_close(loss, -(active + (N - A) / (8 - A) * rest) / N, rtol=1e-5, atol=0)
     torch.testing.assert_close(parts["active"], active / N, rtol=1e-5, atol=0)

@@ -130,3 +130,23 @@ def test_decoding_gives_the_net_the_data_mean_and_the_noise() -> None:
     expected = z @ model.net[0].weight.mT + model.net[0].bias + data.train.all().x.double().mean(0)
     torch.testing.assert_close(prediction.mean, expected)
     torch.testing.assert_close(prediction.variance, torch.full_like(expected, 0.3), rtol=1e-6, atol=0)
+
+
+def test_bits_have_logits_that_start_at_the_log_odds() -> None:
+    """The bound by hand; the encoder sees what is centred."""
+    x = (torch.rand(12, 4, generator=torch.Generator().manual_seed(2)) > 0.6).float()
+    data = Given(x, batch_size=4, told={"binary": True})
+    model = built(data, "vae", decoder=LINEAR_DECODER, encoder=LINEAR_ENCODER, likelihood="bernoulli")
+    t, batch = x.double(), rows(data, 0, 5, 3, 9)
+    odds = ((t.sum(0) + 0.5) / 13).logit()
+    nets = [model.latents.mean[1], model.latents.spread[1]]
+    mean, spread = ((batch.x.double() - t.mean(0)) @ net.weight.mT + net.bias for net in nets)
+    variance = torch.log1p(spread.exp())
+    torch.manual_seed(1)
+    z = Normal(mean, variance.sqrt()).rsample()
+    p = torch.sigmoid(z @ model.net[0].weight.mT + model.net[0].bias + odds)
+    fit = (batch.x * p.log() + (1 - batch.x) * (1 - p).log()).sum()
+    torch.manual_seed(1)
+    loss = model.objective(batch).loss
+    torch.testing.assert_close(loss, -(fit - normal_kl(mean, variance)) / 16, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(model.decode(z).mean, p, rtol=1e-6, atol=1e-6)

@@ -97,7 +97,12 @@ def in_the_evaluation(_: int, number: signal.Signals) -> None:
 
 def in_the_figures(_: int, number: signal.Signals) -> None:
     """Send it when all is scored, but no figure drawn."""
-    experiment.registry.draw = lambda *_: send(number) or {}
+
+    def draw(*_: Any) -> dict[str, Exception]:
+        send(number)
+        return {}
+
+    experiment.registry.draw = draw
 
 
 def stopped_run(
