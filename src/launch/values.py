@@ -69,6 +69,7 @@ BY_DEFAULT = {  # the type of a default value, and what may replace it
     list: Rule("a list", lambda value: isinstance(value, list)),
 }
 
+FLAG = BY_DEFAULT[bool]
 SIZE = whole(1) | one_of("random")
 RULES = {
     "seed": whole(0),
@@ -89,6 +90,7 @@ RULES = {
     "kernel.base_kernel.nu": one_of(0.5, 1.5, 2.5),
     "dataset.batch_size": whole(1) | one_of("full"),
     "dataset.batch_videos": whole(1),
+    "dataset.binary": FLAG | one_of("stochastic", None),
     "dataset.max_train": whole(1) | NULL,
     "dataset.max_test": whole(1) | NULL,
     "dataset.num_train_videos": whole(1),
@@ -104,6 +106,9 @@ RULES = {
     "evaluation.evidence_points": whole(2) | NULL,
     "evaluation.evidence_precision": one_of("float32", "float64"),
     "evaluation.denoising": POSITIVE | NULL,
+    "evaluation.fit": FLAG | NULL,
+    "evaluation.refine": FLAG | NULL,
+    "evaluation.watch_every": whole(1) | NULL,
     "model.active_set": SIZE,
     "model.bound": one_of("svi", "collapsed"),
     "model.bound_epochs": whole(1) | NULL,
@@ -111,6 +116,7 @@ RULES = {
     "model.covariance": one_of("full", "diagonal"),
     "model.features": whole(1) | NULL,
     "model.geco": POSITIVE | NULL,
+    "model.gp_epochs": whole(1) | NULL,
     "model.inducing": one_of("free", "fixed", None),
     "model.iterations": whole(1),
     "model.latent_dim": whole(1),
@@ -118,9 +124,12 @@ RULES = {
     "model.noise": POSITIVE,
     "model.num_inducing": whole(1),
     "model.objective": one_of("elbo", "loo"),
+    "model.prior": one_of("taylor", "exact"),
     "model.regularisation": NOT_NEGATIVE | one_of("inducing", None),
     "model.samples": whole(0),
     "model.share": one_of("none", "inducing", "all"),
+    "model.vae_epochs": whole(1) | NULL,
+    "model.warp": one_of("logit", None),
 }
 PREDICTS_ITS_BATCH = ("sas", "bayesian_sas", "sas_regression", "sas_classifier")  # from a part of it, the active set
 

@@ -27,6 +27,8 @@ WRONG = {
     "seed=null": "seed=null must be a whole number of at least 0",
     "trainer.max_epochs=-1": "trainer.max_epochs=-1 must be a whole number of at least 1",
     "dataset.validation=1": "dataset.validation=1 must be a number above 0 and below 1, or null",
+    "dataset.binary=maybe": "dataset.binary=maybe must be true or false, or stochastic or null",
+    "model=bayesian_gplvm model.regularisation=much": "model.regularisation=much must be a number of at least 0, or",
     "dataset.missing.kind=holes": "dataset.missing.kind=holes must be random or block or null",
     "model.latent_dim=2.5": "model.latent_dim=2.5 must be a whole number of at least 1",
     "encoder.hidden=[64,x]": "encoder.hidden=[64, 'x'] must be a whole number of at least 1, or a list such as",
