@@ -12,6 +12,7 @@ from src.runs import published
 from src.runs.errors import UserError
 from src.runs.identity import dotted
 from src.runs.published import Place, numbers, places, published_values, table_of
+from tests.configs import composed
 from tests.report.handmade import config_of
 
 NAMES = {"model": {"sas": "SAS-GP", "vae": "VAE"}, "dataset": {"mnist": "MNIST"}}
@@ -173,9 +174,18 @@ def test_every_published_value_has_an_sd_and_the_tables_have_as_many_as_the_pape
 def test_the_settings_of_the_tables_exist() -> None:
     """A misspelt setting would only leave a table empty."""
     known = yaml.safe_load(Path("docs/results/runs.json").read_text())
-    settings = {key for run in known for key, _ in dotted(run["config"])}
+    configs = [composed("model=sas", "dataset=mnist"), *(run["config"] for run in known)]
+    settings = {key for config in configs for key, _ in dotted(config)}
     used = {level for table in published.tables().values() for level in (*table.axes, *table.fixed, *table.only)}
     assert {level for level in used if "." in level} <= settings
+
+
+@pytest.mark.parametrize("override", ["dataset.binary=true", "model.warp=logit", "model.likelihood=bernoulli"])
+def test_bits_and_warped_images_have_no_published_values(override: str) -> None:
+    """The papers score grey images with Gaussian noise."""
+    command = ("model=sas", "dataset=mnist", "active_set=a400")
+    assert published_values("sas", "mnist", composed(*command))[0]
+    assert published_values("sas", "mnist", composed(*command, override)) == ({}, [])
 
 
 def test_published_values_need_no_torch() -> None:
