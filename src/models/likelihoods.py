@@ -20,6 +20,7 @@ from torch.quasirandom import SobolEngine
 from src.data.facts import Facts
 from src.gp import labels
 from src.gp.labels import Labels
+from src.models.one_hot import OneHot
 from src.runs.errors import UserError
 
 NODES = 32  # of the Gauss-Hermite quadrature: exact to 1e-8 for logits with an sd up to 3
@@ -161,7 +162,7 @@ class OneHotColumns(Categorical):
         super().__init__()
         self.labels = labels.OneHot(sizes)
 
-    def given(self, f: Tensor) -> "OneHot":  # type: ignore[override]
+    def given(self, f: Tensor) -> OneHot:  # type: ignore[override]
         """The probabilities softmax(f) of each group."""
         return OneHot(self.labels.mean(f).log())
 
@@ -172,28 +173,6 @@ class OneHotColumns(Categorical):
                 "model.likelihood=categorical needs a table whose columns are all one-hot: name their categories in "
                 "dataset.one_hot (grey levels are ordered, and no categories)"
             )
-
-
-class OneHot(D.Distribution):
-    """One-hot columns by their log probabilities [..., D]; the log probability of a category is that of its column."""
-
-    def __init__(self, log_probs: Tensor) -> None:
-        super().__init__(log_probs.shape, validate_args=False)
-        self.log_probs = log_probs
-
-    @property
-    def mean(self) -> Tensor:
-        """The probabilities."""
-        return self.log_probs.exp()
-
-    @property
-    def variance(self) -> Tensor:
-        """Of each column."""
-        return self.mean * (1 - self.mean)
-
-    def log_prob(self, x: Tensor) -> Tensor:
-        """The log probability of a category at the column that is 1, and 0 at the others: their sum counts."""
-        return x * self.log_probs
 
 
 class RegressionNetwork(Likelihood):

@@ -205,11 +205,19 @@ def test_published_values_have_an_sd_where_the_paper_has_one_and_the_tables_have
 def test_the_settings_of_the_tables_exist() -> None:
     """A misspelt setting would only leave a table empty."""
     known = yaml.safe_load(Path("docs/results/runs.json").read_text())
-    models = ("autogp", "bayesian_gplvm", "sparse_regression")
+    models = ("sas", "autogp", "bayesian_gplvm", "sparse_regression")
     now = [composed(f"model={name}") for name in models] + [composed("model=svgp_vae", "dataset=rotated_mnist")]
     settings = {key for config in (*now, *(run["config"] for run in known)) for key, _ in dotted(config)}
     used = {level for table in published.tables().values() for level in (*table.axes, *table.fixed, *table.only)}
     assert {level for level in used if "." in level} <= settings
+
+
+@pytest.mark.parametrize("override", ["dataset.binary=true", "model.warp=logit", "model.likelihood=bernoulli"])
+def test_bits_and_warped_images_have_no_published_values(override: str) -> None:
+    """The papers score grey images with Gaussian noise."""
+    command = ("model=sas", "dataset=mnist", "active_set=a400")
+    assert published_values("sas", "mnist", composed(*command))[0]
+    assert published_values("sas", "mnist", composed(*command, override)) == ({}, [])
 
 
 def test_published_values_need_no_torch() -> None:
