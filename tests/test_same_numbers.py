@@ -18,6 +18,7 @@ from tests.configs import composed
 
 STORED = Path(__file__).parent / "fixtures" / "same_numbers.json"
 LOOSE = 2e-2  # relative, on other processors: a few optimiser steps magnify their rounding
+ONE_POINT = 2e-2 + 1e-9  # absolute: one of 50 test points that has another neighbour, and the rounding of 1 / 50
 CONVOLUTIONS = (
     1e-6  # relative, on hosts whose processors have one name: they round the nets of rotated MNIST differently
 )
@@ -124,7 +125,7 @@ def test_a_command_gives_the_numbers_that_were_stored(name: str, data_root: Path
     if machine() == stored["machine"]:
         assert metrics == (pytest.approx(expected, rel=CONVOLUTIONS) if "rotated_mnist" in COMMANDS[name] else expected)
     else:
-        assert metrics == pytest.approx(expected, rel=LOOSE, abs=LOOSE)
+        assert metrics == pytest.approx(expected, rel=LOOSE, abs=ONE_POINT)
 
 
 def store(data: Path, *names: str) -> None:
