@@ -45,7 +45,13 @@ def labels(split: Split) -> list[int]:
 
 @pytest.mark.parametrize(
     ("shape", "expected"),
-    [((20, 6), (6,)), ((20, 4, 5), (1, 4, 5)), ((20, 3, 4, 5), (3, 4, 5)), ((20, 2, 3, 4, 5), (2, 3, 4, 5))],
+    [
+        ((20, 6), (6,)),
+        ((20, 4, 5), (1, 4, 5)),
+        ((20, 3, 4, 5), (3, 4, 5)),
+        ((20, 2, 4, 5), (2, 4, 5)),
+        ((20, 2, 3, 4, 5), (2, 3, 4, 5)),
+    ],
 )
 def test_any_number_of_dimensions(save: Callable[..., str], shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
     data = Arrays(save("x.npy", np.zeros(shape, np.uint8)), batch_size=4)

@@ -39,7 +39,7 @@ def test_three_failures_of_four_cells_are_named_and_only_they_run_again(tmp_path
     arguments = ["-m", "dataset=array", arrays, *TINY]
     first = command("src.train", *arguments, cwd=tmp_path)
     assert first.returncode == 1, first.stderr
-    assert "4 cells: 1 done, 3 failed" in first.stdout
+    assert "4 cells: 3 failed, 1 done" in first.stdout
     failures = [line.split() for line in first.stdout.splitlines() if line.startswith("  failed")]
     logs = [Path(tmp_path / words[-1]).read_text() for words in failures]
     assert len(failures) == 3 and all("Traceback" in log for log in logs)

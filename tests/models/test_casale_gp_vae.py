@@ -227,7 +227,7 @@ def trained(data: Given, epochs: int, **arguments: Any) -> tuple[CasaleGPVAE, li
         def on_train_end(self, *_: Any) -> None:
             self.on_train_epoch_start()
 
-    Trainer(max_epochs=epochs, callbacks=[Keep()], **QUIET).fit(model, datamodule=data)
+    Trainer(max_epochs=epochs, callbacks=[Keep()], **QUIET).fit(model.train(), datamodule=data)
     return model, kept
 
 
@@ -244,7 +244,7 @@ def test_each_epoch_expands_the_prior_anew_unless_it_trains_the_vae(monkeypatch:
     data, epochs = views(6), []
     model = of(data, vae_epochs=2)
     monkeypatch.setattr(model, "expand_prior", lambda train: epochs.append(model.current_epoch))
-    Trainer(max_epochs=4, **QUIET).fit(model, datamodule=data)
+    Trainer(max_epochs=4, **QUIET).fit(model.train(), datamodule=data)
     assert epochs == [2, 3]
 
 
