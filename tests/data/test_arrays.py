@@ -304,7 +304,8 @@ def test_float_images_from_0_to_255(save: Callable[..., str], shape: tuple[int, 
 
 
 def test_vectors_may_have_any_size(save: Callable[..., str]) -> None:
-    load(train=save("x.npy", np.linspace(0, 255, 40, dtype=np.float32).reshape(10, 4)))
+    train, test = load(train=save("x.npy", np.linspace(0, 255, 40, dtype=np.float32).reshape(10, 4)))
+    assert len(train) + len(test) == 10 and train.all().x.max() > 200
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint16, bool, complex, "U3"])
