@@ -17,13 +17,13 @@ from src.runs.request import RunRequest
 
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
 def task(cfg: DictConfig) -> float | None:
-    """One run. Returns the final training loss, which sweepers minimise; the test set chooses nothing."""
+    """One run. Returns the score that sweepers minimise: the training loss, or that of `search.metric`."""
     run = request.of_this_process(cfg)
     record.withdraw_stop(run.folder)  # typing the command again resumes a cancelled run
     try:
         announce(run)
         metrics = heavy("src.training.experiment").run(run.config, run.model, run.dataset)
-        return -metrics["objective"] if metrics else None
+        return heavy("src.evaluation.search").to_minimise(metrics, run.config) if metrics else None
     except (UserError, NumericalError, Interrupted) as error:
         raise CompactHydraException(f"Error: {error}") from error
     except OSError as error:

@@ -7,7 +7,7 @@ import torch
 from pytorch_lightning import seed_everything
 
 from src.data.module import DataModule
-from src.evaluation import registry
+from src.evaluation import registry, search
 from src.evaluation.task import Scores, Subject
 from src.models.base import Model, build
 from src.runs import code, files, identity, record
@@ -40,6 +40,7 @@ def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_na
     data = make_data(config)
     model = make_model(config, data)
     registry.check(model, data, config["evaluation"])
+    search.check(model, data, search.metric_of(config))
     history = History(folder / "history.csv", lambda epoch: watch(subject(), epoch, config["trainer"]["max_epochs"]))
 
     def subject() -> Subject:
