@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help train test check bench test-network test-planted test-slow test-slurm test-browser clean
+.PHONY: help train test check bench test-network test-planted test-slow test-slurm test-browser test-optuna test-mlflow clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -48,6 +48,10 @@ test-browser: .venv/installed ## opens the report's page in Chromium, which it i
 	sudo=$$(test $$(id -u) = 0 || echo sudo); $$sudo apt-get update && $$sudo apt-get install --yes chromium \
 	|| $(BIN)/playwright install chromium
 	$(BIN)/pytest -m browser tests/report
+
+test-optuna: .venv/installed ## searches with Optuna, which it installs: stored, continued, pruned, in parallel
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[optuna]"
+	$(BIN)/pytest -m optuna tests/launch
 
 bench: .venv/installed ## time our code beside its floors and its peers, and name the rows that miss their targets
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

@@ -47,6 +47,11 @@ def base(name: str) -> str:
     return name if name in known or parts is None or parts["held"] else parts["base"]
 
 
+def label(name: str) -> str:
+    """The score in words."""
+    return "training loss" if name == OBJECTIVE else f"validation {name}"
+
+
 def direction(name: str) -> Literal["minimize", "maximize"]:
     """Where better scores lie."""
     if name == OBJECTIVE:
