@@ -53,6 +53,13 @@ test-optuna: .venv/installed ## searches with Optuna, which it installs: stored,
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[optuna]"
 	$(BIN)/pytest -m optuna tests/launch
 
+MLFLOW := .venv/mlflow-server/bin
+test-mlflow: .venv/installed ## runs on a real MLflow server on this machine, which it installs into a set-up of its own
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[mlflow]"
+	test -x $(MLFLOW)/mlflow || { $(PYTHON) -m venv .venv/mlflow-server && $(MLFLOW)/python -m pip install --quiet \
+	  "mlflow==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("mlflow-skinny"))')"; }
+	GP_DECODERS_MLFLOW=$(MLFLOW)/mlflow $(BIN)/pytest -m mlflow tests/training
+
 bench: .venv/installed ## time our code beside its floors and its peers, and name the rows that miss their targets
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	$(BIN)/python -m benchmarks --check
