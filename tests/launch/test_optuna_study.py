@@ -6,7 +6,7 @@ import sys
 import time
 from math import log10
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_a_search_ends_with_the_scores_of_its_runs(tmp_path: Path, capsys: pytes
         assert trial.value == -files.read_json(folder / "metrics.json")["objective"]
         assert not (folder / trials.FILE).exists()
     assert found.report() == 0
-    best = min(found.study.trials, key=lambda trial: trial.value)
+    best: Any = min(found.study.trials, key=lambda trial: trial.value or 0.0)
     shown = capsys.readouterr().out
     assert (
         f"best: trial {best.number}, training loss {best.value:.6g}  optimizer.lr={best.params['optimizer.lr']}"
@@ -86,7 +86,7 @@ def numbers(folder: Path) -> dict[str, float]:
 def test_a_run_that_falls_behind_is_pruned_and_its_own_command_continues_it(tmp_path: Path) -> None:
     found = search(tmp_path, "trainer.max_epochs=4", rates=(GOOD, BAD))
     found.run()
-    good, bad = found.study.trials
+    good, bad = cast("list[Any]", found.study.trials)
     assert states(found) == ["COMPLETE", "PRUNED"]
     assert list(good.intermediate_values) == [1, 2, 3] and len(bad.intermediate_values) < 3
     assert bad.value == bad.intermediate_values[bad.last_step] > good.intermediate_values[bad.last_step]
