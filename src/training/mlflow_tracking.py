@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from filelock import FileLock
 
@@ -24,6 +25,7 @@ LONGEST = 6000  # characters that a parameter may have
 MOST = 100  # parameters that a request may have
 UNLESS_SET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # we say where a run is when it begins
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # seven retries, its default, hold a run for minutes if the server dies
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # seconds
 }
@@ -48,7 +50,16 @@ class MLflow(Dashboard):
             self.abandon(known)
             self.begin(about, uri)
         write_json(folder / FILE, {"uri": shown, "run_id": self.run_id})
-        notice(f"mlflow: run {self.run_id} in {shown}")
+        notice(f"mlflow: {self.place(shown)}")
+
+    def place(self, uri: str) -> str:
+        """Where to see the run: its page on a server, or its name in a database."""
+        experiment = self.client.get_run(self.run_id).info.experiment_id
+        return (
+            f"{uri}/#/experiments/{experiment}/runs/{self.run_id}"
+            if uri.startswith("http")
+            else f"{uri}, run {self.run_id}"
+        )
 
     def resume(self, run_id: str) -> bool:
         """Continue a run; False if MLflow has it no more."""
@@ -135,10 +146,10 @@ def artifacts_of(uri: str, folder: Path) -> str | None:
 
 def connected(uri: str, outputs: Path) -> "MlflowClient":
     """A client of a server that answers, or of a database. Of several runs, one makes the database."""
-    for name, value in UNLESS_SET.items():
+    for name, value in {**UNLESS_SET, **credentials(uri)}.items():
         os.environ.setdefault(name, value)
-    if uri.startswith("http") and not answers(without_password(uri)):
-        raise ConnectionError(f"no answer from {without_password(uri)}")
+    if uri.startswith("http") and not answers(uri := without_password(uri)):  # messages of MLflow show the address
+        raise ConnectionError(f"no answer from {uri}")
     with FileLock(outputs / ".mlflow.lock"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its use of SQLAlchemy
         from mlflow import MlflowClient
@@ -146,6 +157,15 @@ def connected(uri: str, outputs: Path) -> "MlflowClient":
         for name in ("alembic", "mlflow.store.db.utils"):  # they list every step in which they make a database
             logging.getLogger(name).setLevel(logging.WARNING)
         return MlflowClient(uri)
+
+
+def credentials(uri: str) -> dict[str, str]:
+    """Name and password in the address of a server, as the environment variables that MLflow reads them from."""
+    parts = urlsplit(uri)
+    if not uri.startswith("http") or parts.username is None:
+        return {}
+    values = unquote(parts.username), unquote(parts.password or "")
+    return dict(zip(("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"), values, strict=True))
 
 
 def without_password(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,7 +18,16 @@ import pytest
 from src.runs import files, record
 from src.training import experiment
 from src.training.dashboards import About
-from src.training.mlflow_tracking import FILE, URI, MLflow, artifacts_of, connected, tracking_uri, without_password
+from src.training.mlflow_tracking import (
+    FILE,
+    URI,
+    MLflow,
+    artifacts_of,
+    connected,
+    credentials,
+    tracking_uri,
+    without_password,
+)
 from tests.configs import composed
 from tests.launch.commands import TINY, command
 from tests.training.test_experiment import SAME, interrupted, small_run
@@ -170,11 +180,15 @@ def test_long_and_many_settings_are_taken(server: Any, tmp_path: Path) -> None:
 def test_a_password_is_neither_shown_nor_stored(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(URI, os.environ[URI].replace("//", "//me:secret@"))
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.setenv(name, "")  # so that it is as it was, after the test
+        os.environ.pop(name)
+    monkeypatch.setenv(URI, os.environ[URI].replace("//", "//me:secret%2F@"))
     folder = small_run(tmp_path, "logger=mlflow")
     assert server.get_run(run_id(folder)).info.status == "FINISHED"
     shown = capsys.readouterr()
-    assert f"mlflow: run {run_id(folder)} in http://127.0.0.1:" in shown.err
+    assert re.search(rf"mlflow: http://127\.0\.0\.1:\d+/#/experiments/\d+/runs/{run_id(folder)}\n", shown.err)
+    assert (os.environ["MLFLOW_TRACKING_USERNAME"], os.environ["MLFLOW_TRACKING_PASSWORD"]) == ("me", "secret/")
     assert "secret" not in shown.err + shown.out
     assert not any(b"secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
@@ -245,6 +259,12 @@ def test_runs_are_tracked_beside_their_folders_unless_the_environment_says_other
 )
 def test_addresses_are_shown_without_passwords(address: str, shown: str) -> None:
     assert without_password(address) == shown
+
+
+def test_names_and_passwords_are_given_as_mlflow_reads_them() -> None:
+    found = credentials("https://me:se%40cret@host:5000")
+    assert found == {"MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": "se@cret"}
+    assert credentials("https://host:5000") == credentials("postgresql://me:secret@host/db") == {}
 
 
 def test_all_dashboards_can_be_had_at_once() -> None:
