@@ -36,10 +36,10 @@ test-slow: .venv/installed ## checks that take a minute or more each
 
 SLURM := slurmctld slurmd srun slurmdbd munged mariadbd
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
-test-slurm: .venv/installed ## a sweep on a real Slurm of one node, which is installed (Debian) and started for it
+test-slurm: .venv/installed ## a sweep and a search on a real Slurm of one node, which is installed (Debian) and started for it
 	PATH=$$PATH:/usr/sbin; for tool in $(SLURM); do command -v $$tool >/dev/null || missing=1; done; test -z "$$missing" || \
 	  { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -qq -y --no-install-recommends slurm-wlm munge slurmdbd mariadb-server; }
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[slurm]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[slurm,optuna]"
 	$(BIN)/pytest -m slurm tests/slurm
 
 test-browser: .venv/installed ## opens the report's page in Chromium, which it installs where there is none
