@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help train test check bench test-network test-planted test-slow test-slurm test-browser clean
+.PHONY: help train test check bench test-network test-planted test-slow test-slurm test-browser test-optuna test-mlflow clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -36,10 +36,10 @@ test-slow: .venv/installed ## checks that take a minute or more each
 
 SLURM := slurmctld slurmd srun slurmdbd munged mariadbd
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
-test-slurm: .venv/installed ## a sweep on a real Slurm of one node, which is installed (Debian) and started for it
+test-slurm: .venv/installed ## a sweep and a search on a real Slurm of one node, which is installed (Debian) and started for it
 	PATH=$$PATH:/usr/sbin; for tool in $(SLURM); do command -v $$tool >/dev/null || missing=1; done; test -z "$$missing" || \
 	  { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -qq -y --no-install-recommends slurm-wlm munge slurmdbd mariadb-server; }
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[slurm]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[slurm,optuna]"
 	$(BIN)/pytest -m slurm tests/slurm
 
 test-browser: .venv/installed ## opens the report's page in Chromium, which it installs where there is none
@@ -48,6 +48,17 @@ test-browser: .venv/installed ## opens the report's page in Chromium, which it i
 	sudo=$$(test $$(id -u) = 0 || echo sudo); $$sudo apt-get update && $$sudo apt-get install --yes chromium \
 	|| $(BIN)/playwright install chromium
 	$(BIN)/pytest -m browser tests/report
+
+test-optuna: .venv/installed ## searches with Optuna, which it installs: stored, continued, pruned, in parallel
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[optuna]"
+	$(BIN)/pytest -m optuna tests/launch
+
+MLFLOW := .venv/mlflow-server/bin
+test-mlflow: .venv/installed ## runs on a real MLflow server on this machine, which it installs into a set-up of its own
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[mlflow]"
+	test -x $(MLFLOW)/mlflow || { $(PYTHON) -m venv .venv/mlflow-server && $(MLFLOW)/python -m pip install --quiet \
+	  "mlflow==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("mlflow-skinny"))')"; }
+	GP_DECODERS_MLFLOW=$(MLFLOW)/mlflow $(BIN)/pytest -m mlflow tests/training
 
 bench: .venv/installed ## time our code beside its floors and its peers, and name the rows that miss their targets
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

@@ -6,7 +6,7 @@ import hydra
 from hydra.errors import CompactHydraException
 from omegaconf import DictConfig
 
-from src.launch import choices, sweeps, values
+from src.launch import choices, optuna_study, sweeps, values
 from src.launch.cli import answer, help_text
 from src.launch.heavy import heavy
 from src.launch.hydra_private import check_names, command_line
@@ -14,16 +14,18 @@ from src.runs import record, request
 from src.runs.errors import Interrupted, NumericalError, UserError
 from src.runs.request import RunRequest
 
+SEARCH = "hydra/sweeper=optuna_study"
+
 
 @hydra.main(config_path="pkg://conf", config_name="config", version_base="1.3")
 def task(cfg: DictConfig) -> float | None:
-    """One run. Returns the final training loss, which sweepers minimise; the test set chooses nothing."""
+    """One run. Returns the score that sweepers minimise: the training loss, or that of `search.metric`."""
     run = request.of_this_process(cfg)
     record.withdraw_stop(run.folder)  # typing the command again resumes a cancelled run
     try:
         announce(run)
         metrics = heavy("src.training.experiment").run(run.config, run.model, run.dataset)
-        return -metrics["objective"] if metrics else None
+        return heavy("src.evaluation.search").to_minimise(metrics, run.config) if metrics else None
     except (UserError, NumericalError, Interrupted) as error:
         raise CompactHydraException(f"Error: {error}") from error
     except OSError as error:
@@ -42,10 +44,20 @@ def announce(run: RunRequest) -> None:
 def is_sweep() -> bool:
     """Whether the command asks for a sweep whose cells are all known in advance; those of a search are not."""
     options = command_line()
-    if options.hydra_help or options.cfg or options.info:
-        return False
     searches = any(text.startswith("hydra/sweeper=") for text in options.overrides)
-    return not searches and (options.multirun or any(text.startswith("+sweep=") for text in options.overrides))
+    is_multirun = options.multirun or any(text.startswith("+sweep=") for text in options.overrides)
+    return is_multirun and not searches and not asks_for_information()
+
+
+def is_search() -> bool:
+    """Whether the command asks for a search of ours; other sweepers are Hydra's own matter."""
+    return SEARCH in command_line().overrides and not asks_for_information()
+
+
+def asks_for_information() -> bool:
+    """Whether the command shows a config or help of Hydra, and runs nothing."""
+    options = command_line()
+    return bool(options.hydra_help or options.cfg or options.info)
 
 
 def main() -> None:
@@ -54,6 +66,8 @@ def main() -> None:
         print(help_text())
     elif is_sweep():
         answer(lambda: sweeps.start(command_line().overrides))
+    elif is_search():
+        answer(lambda: optuna_study.start(command_line().overrides))
     else:
         answer(lambda: check_names(command_line().overrides))
         task()

@@ -20,6 +20,8 @@ ON_REQUEST = {  # markers of what runs only when it is asked for, and the comman
     "network": "pytest -m network",
     "browser": "make test-browser",
     "slurm": "make test-slurm",
+    "optuna": "make test-optuna",
+    "mlflow": "make test-mlflow",
     "planted": "make test-planted",
     "slow": "make test-slow",
 }

@@ -47,7 +47,7 @@ class DataModule(LightningDataModule):
     binary: bool = False  # True if every value is 0 or 1
     one_hot: tuple[int, ...] = ()  # the numbers of columns of the categories, if all columns are one-hot
     fresh: bool = False  # True if every training batch is newly generated and not part of `train`
-    test_is_train: ClassVar[bool] = False  # True if there is no test part, so that the training points stand for it
+    test_is_train: bool = False  # True if there is no test part, so that the training points stand for it
     noise_free_test: ClassVar[bool] = False  # True if test targets are values of the function behind the data
     objects: Tensor | None = None  # [objects, *shape], one picture per object of the column `object`
     columns: tuple[str, ...] = ()  # the names of a table's columns
@@ -140,7 +140,7 @@ class DataModule(LightningDataModule):
         """The same data with the validation split in place of the test split."""
         assert self.validation is not None
         twin = copy(self)
-        twin.test, twin.validation = self.validation, None
+        twin.test, twin.validation, twin.test_is_train = self.validation, None, False
         return twin
 
     @property

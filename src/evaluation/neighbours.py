@@ -13,6 +13,7 @@ class Neighbours(Task):
 
     name = "neighbours"
     order = 10
+    validated = True
     metrics = {"accuracy_1nn": Metric("1-NN accuracy", "higher", 3)}  # noqa: RUF012
 
     def fits(self, model: Any, data: Any) -> bool:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from src.launch import hydra_private
 from src.launch.hydra_private import ConfigLoader
+from src.runs.errors import UserError
 from src.runs.request import RunRequest, request
 
 
@@ -25,6 +26,8 @@ class Sweep:
 
 def read(arguments: list[str]) -> Sweep:
     """The sweep that a command line asks for."""
+    if any(text.startswith("hydra/sweeper=") for text in arguments):
+        raise UserError("hydra/sweeper= asks for a search, whose cells are chosen while it runs")
     with hydra_private.config_loader() as loader:
         values, given = swept(arguments, loader)
         found = [compose(overrides, loader) for overrides in hydra_private.combinations(values)]

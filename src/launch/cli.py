@@ -18,10 +18,10 @@ from src.runs.identity import plain
 T = TypeVar("T")
 CONF = Path(conf.__file__).parent
 PLUGINS = {  # options that need an extra: the package that provides them, and the name of the extra
-    "hydra/launcher=slurm": ("hydra_submitit_launcher", "slurm"),
-    "hydra/launcher=ray": ("hydra_ray_launcher", "ray"),
-    "hydra/sweeper=optuna": ("hydra_optuna_sweeper", "optuna"),
-    "hydra/sweeper=optuna_study": ("hydra_optuna_sweeper", "optuna"),
+    "hydra/launcher=slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
+    "hydra/launcher=ray": ("hydra_plugins.hydra_ray_launcher", "ray"),
+    "hydra/sweeper=optuna_study": ("optuna", "optuna"),
+    "logger=mlflow": ("mlflow", "mlflow"),
 }
 
 # Our ray.yaml fills in the plugin's option of the same name on purpose.
@@ -117,10 +117,20 @@ def suggestion(name: str, names: list[str], prefix: str = "") -> str:
 def missing_plugin(arguments: list[str]) -> str | None:
     """One sentence on what to install if an option on the command line needs a missing plugin."""
     for argument in arguments:
-        package, extra = PLUGINS.get(argument, ("", ""))
-        if package and find_spec(f"hydra_plugins.{package}") is None:
-            return f'{argument} needs a plugin that is not installed: pip install -e ".[{extra}]"'
+        key, _, options = argument.partition("=")
+        for option in options.strip("[]").split(","):
+            package, extra = PLUGINS.get(f"{key}={option.strip()}", ("", ""))
+            if package and not is_installed(package):
+                return f'{argument} needs a package that is not installed: pip install -e ".[{extra}]"'
     return None
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package could be imported; nothing is imported but the packages around it."""
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # not even the package around it
+        return False
 
 
 def answer(action: Callable[[], T]) -> T:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hydra import initialize_config_module
 from hydra._internal.callbacks import Callbacks
@@ -78,6 +78,30 @@ def parsed(overrides: tuple[str, ...]) -> list[Override]:
 def key_of(override: str) -> str:
     """The group or the dotted name that an override sets: `kernel`, `active_set.size`."""
     return parsed((override,))[0].key_or_group
+
+
+class Span(NamedTuple):
+    """Numbers from `low` to `high`, both included."""
+
+    low: float
+    high: float
+    step: float | None  # None: any number between
+    log: bool  # whether small numbers count as much as large ones
+
+
+def searched(override: str) -> list[str] | Span | None:
+    """What an override leaves to a search: choices as they are typed, or a span; None if it has one value. Buys:
+    Hydra's grammar of intervals, ranges and tags."""
+    found = parsed((override,))[0]
+    values: Any = found.value()
+    if not found.is_sweep_override():
+        return None
+    if found.is_interval_sweep():
+        return Span(values.start, values.end, None, "log" in values.tags)
+    if found.is_range_sweep():
+        numbers = list(values.range())
+        return Span(min(numbers), max(numbers), abs(values.step), "log" in values.tags)
+    return list(found.sweep_string_iterator())
 
 
 def combinations(overrides: Sequence[str]) -> list[list[str]]:

@@ -109,6 +109,7 @@ RULES = {
     "evaluation.fit": FLAG | NULL,
     "evaluation.refine": FLAG | NULL,
     "evaluation.watch_every": whole(1) | NULL,
+    "search.metric": Rule("the name of a metric", lambda value: isinstance(value, str)) | NULL,
     "model.active_set": SIZE,
     "model.bound": one_of("svi", "collapsed"),
     "model.bound_epochs": whole(1) | NULL,
@@ -159,6 +160,7 @@ def problems(request: RunRequest, loader: ConfigLoader) -> Iterator[str]:
             yield f"{text} has no effect: there is no setting {key}"
     if not broken:
         yield from active_set_problems(request)
+        yield from search_problems(request)
 
 
 def is_right(key: str, values: dict[str, Any], defaults: dict[str, Any]) -> bool:
@@ -185,6 +187,16 @@ def is_read(key: str, config: Config) -> bool:
     *parents, _ = key.split(".")
     nodes = [config := config.get(name) or {} for name in parents]
     return any("_target_" in node for node in nodes)
+
+
+def search_problems(request: RunRequest) -> Iterator[str]:
+    """A score of validation data that are not there: a search must not fall back on the test data."""
+    metric, part = request.config["search"]["metric"], request.config["dataset"]["validation"]
+    if metric not in (None, "objective") and part is None:
+        yield (
+            f"search.metric={metric} is a score of held-out training data, because the test data choose nothing: set "
+            "dataset.validation too, such as dataset.validation=0.1"
+        )
 
 
 def active_set_problems(request: RunRequest) -> Iterator[str]:

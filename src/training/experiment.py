@@ -7,15 +7,16 @@ import torch
 from pytorch_lightning import seed_everything
 
 from src.data.module import DataModule
-from src.evaluation import registry
+from src.evaluation import registry, search
 from src.evaluation.task import Scores, Subject
 from src.models.base import Model, build
-from src.runs import code, files, identity, record
+from src.runs import code, files, identity, record, trials
 from src.runs.identity import Config
 from src.runs.published import published_values
 from src.runs.specs import make
 from src.training.dashboards import About, Dashboards
 from src.training.history import History
+from src.training.pruning import Pruning
 from src.training.trainer import fit, make_trainer
 
 
@@ -40,6 +41,7 @@ def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_na
     data = make_data(config)
     model = make_model(config, data)
     registry.check(model, data, config["evaluation"])
+    search.check(model, data, search.metric_of(config))
     history = History(folder / "history.csv", lambda epoch: watch(subject(), epoch, config["trainer"]["max_epochs"]))
 
     def subject() -> Subject:
@@ -48,7 +50,9 @@ def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_na
     tags = [dataset_name, *identity.active_set(config)]
     about = About(folder.name, identity.fingerprint(config), config["group"], model_name, tags, config)
     boards = Dashboards(config["logger"], history, folder, about, lambda: draw_now(subject(), folder / "figures"))
-    trainer = make_trainer(config, history, folder, boards)
+    trial = trials.assigned(folder)
+    pruning = [Pruning(folder, trial, lambda: score_so_far(subject(), search.metric_of(config)))] if trial else []
+    trainer = make_trainer(config, history, folder, boards, *pruning)
     if not trainer.is_global_zero:  # only the first of several processes keeps the record
         fit(trainer, model, data, folder)
         return {}
@@ -106,6 +110,14 @@ def watch(subject: Subject, epoch: int, epochs: int) -> Scores:
         return {}
     subject.model.finalise(subject.data)
     return registry.watch(subject)
+
+
+def score_so_far(subject: Subject, metric: str) -> float:
+    """The score of a model that is still training, for the search that it belongs to."""
+    if metric == search.OBJECTIVE:
+        return subject.history[-1]["loss"]
+    subject.model.finalise(subject.data)
+    return search.score_now(subject, metric)
 
 
 def draw_now(subject: Subject, folder: Path) -> None:

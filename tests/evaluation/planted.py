@@ -327,4 +327,13 @@ PLANTED: list[Mistake] = [
     mistake("the density of the last chunk", files("function"), "total += p.", "total = p."),
     mistake("the best epoch replaces the last", files("registry"), 'f"{name}{BEST}": best', 'f"{name}": best'),
     mistake("the worst epoch", files("registry"), '.better == "higher" else min', '.better == "lower" else min'),
+    mistake("the objective is minimised", files("search"), "return -metrics[OBJECTIVE]", "return metrics[OBJECTIVE]"),
+    mistake("a search looks at the test data", files("search"), 'key = f"{registry.VALIDATION}{name}"', "key = name"),
+    mistake("high scores are minimised", files("search"), 'return "maximize" if', 'return "minimize" if'),
+    mistake(
+        "the test data are scored while a model trains",
+        files("search"),
+        "replace(subject, data=subject.data.tested_on_validation())",
+        "subject",
+    ),
 ]

@@ -104,7 +104,9 @@ def test_the_validation_split_is_scored_by_the_tasks_of_predictions() -> None:
     found, without = registry.scores(known), registry.scores(plain)
     held_out = {name for name in found if name.startswith("validation_")}
     assert {name: found[name] for name in found.keys() - held_out} == without
-    assert held_out == {f"validation_{name}" for name in without if name.startswith(("rmse", "mae", "nlpd"))}
+    assert held_out == {
+        f"validation_{name}" for name in without if name.startswith(("rmse", "mae", "nlpd", "accuracy"))
+    }
     assert all(registry.metric(name) for name in held_out)
     direct = registry.scores(subject(KnownActive, data.tested_on_validation()))
     assert found["validation_rmse_c2_sd"] == direct["rmse_c2_sd"] != found["rmse_c2_sd"]

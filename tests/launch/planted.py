@@ -5,6 +5,7 @@ from tests.planting import mistake
 FREEZE = ("src/launch/freeze.py", "tests/launch/test_freeze.py")
 CHOICES = ("src/launch/choices.py", "tests/launch/test_choices.py")
 CELLS = ("src/launch/cells.py", "tests/launch/test_cells.py")
+SPACE = ("src/launch/search_space.py", "tests/launch/test_search_space.py")
 VALUES = ("src/launch/values.py", "tests/launch/test_values.py")
 
 PLANTED = [
@@ -29,4 +30,9 @@ PLANTED = [
         "[*given, *in_file, *group], given",
     ),
     mistake("equal runs are several cells", CELLS, "if first[cell.folder] is cell", "if True"),
+    mistake("the test data may choose", VALUES, "and part is None:", "and part is not None:"),
+    mistake("one end of a space is not checked", SPACE, "span.high if isinstance", "span.low if isinstance"),
+    mistake("the first override of a key counts", SPACE, "for text in overrides}", "for text in reversed(overrides)}"),
+    mistake("another space is the same study", SPACE, "metric, sorted(self.varied.items())]", "metric]"),
+    mistake("another score is the same study", SPACE, "identity.fingerprint(cell.config), metric, ", ""),
 ]

@@ -141,6 +141,6 @@ def test_every_group_of_the_readme_exists() -> None:
 
 def test_a_missing_plugin_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PLUGINS, "hydra/launcher=slurm", ("hydra_no_such_launcher", "slurm"))
-    sentence = 'hydra/launcher=slurm needs a plugin that is not installed: pip install -e ".[slurm]"'
+    sentence = 'hydra/launcher=slurm needs a package that is not installed: pip install -e ".[slurm]"'
     assert missing_plugin(["-m", "hydra/launcher=slurm", "seed=0,1"]) == sentence
     assert missing_plugin(["-m", "hydra/launcher=parallel", "seed=0,1"]) is None

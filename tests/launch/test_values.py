@@ -27,6 +27,8 @@ WRONG = {
     "seed=null": "seed=null must be a whole number of at least 0",
     "trainer.max_epochs=-1": "trainer.max_epochs=-1 must be a whole number of at least 1",
     "dataset.validation=1": "dataset.validation=1 must be a number above 0 and below 1, or null",
+    "search.metric=rmse": "search.metric=rmse is a score of held-out training data, because the test data choose",
+    "search.metric=3": "search.metric=3 must be the name of a metric, or null",
     "dataset.binary=maybe": "dataset.binary=maybe must be true or false, or stochastic or null",
     "model=bayesian_gplvm model.regularisation=much": "model.regularisation=much must be a number of at least 0, or",
     "dataset.missing.kind=holes": "dataset.missing.kind=holes must be random or block or null",

@@ -12,6 +12,7 @@ from tests.configs import composed
 # Written out, not read from the code: a setting that is added there by mistake must fail here.
 DO_NOT_COUNT = {
     *("paths.data", "paths.outputs", "rerun", "group", "fail_fast", "checkpoint_minutes", "dataset.root"),
+    "search.metric",
     *("evaluation.exact_evidence", "evaluation.evidence_points", "evaluation.evidence_precision", "evaluation.refine"),
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),
     *("logger.media_every", "logger.tensorboard._target_"),

@@ -4,6 +4,7 @@ from tests.planting import mistake
 
 HISTORY = ("src/training/history.py", "tests/training/test_history.py")
 CHECKPOINTS = ("src/training/checkpoints.py", "tests/training/test_checkpoints.py")
+MLFLOW = ("src/training/mlflow_tracking.py", "tests/training/test_mlflow_tracking.py")
 CLUSTER = ("src/training/cluster.py", "tests/training/test_cluster.py")
 
 PLANTED = [
@@ -27,4 +28,7 @@ PLANTED = [
         "the last epoch has no checkpoint", CHECKPOINTS, "trainer.current_epoch + 1 == trainer.max_epochs", "False"
     ),
     mistake("one task counts as several", CLUSTER, ") > 1", ") > 0"),
+    mistake("the environment's server is ignored", MLFLOW, "os.environ.get(URI) or ", ""),
+    mistake("a server is told where its files are", MLFLOW, 'if uri.startswith("sqlite:") else None', ""),
+    mistake("passwords are shown", MLFLOW, 'return re.sub(r"//[^/@\\s]+@", "//", text)', "return text"),
 ]
