@@ -63,7 +63,7 @@ def whitened_moments(
 ) -> JacobianMoments:
     """The moments if a_d = L^-T w_d and sum_d W_d = L^-T (F I - spread) L^-1, from L [A, A] and w [A, D].
 
-    O(A^3 + A^2 D). The spread [A, A] is the sum of what q(u) adds to the covariance of each function; 0 for known values.
+    O(A^3 + A^2 D). The spread [A, A] is what q(u) adds to the covariances of all functions; 0 for known values.
     """
     chol, whitened = chol.detach().double(), whitened.detach().double()
     identity = torch.eye(len(chol), dtype=chol.dtype, device=chol.device)
