@@ -34,7 +34,10 @@ class PulledBackMetric:
     """Other decoders: J^T J of the mean and of the sd of what they decode."""
 
     if TYPE_CHECKING:
-        dtype: torch.dtype
+
+        @property
+        def dtype(self) -> torch.dtype | str:
+            """The precision of the parameters."""
 
         def decode(self, z: Tensor, given: Any = None, aux: Tensor | None = None) -> Distribution:
             """The distribution of observations."""
@@ -42,11 +45,13 @@ class PulledBackMetric:
     def metric(self, z: Tensor, given: Any = None, aux: Tensor | None = None) -> Tensor:
         """G [n, Q, Q] at z [n, Q]; one noise for all of the latent space adds nothing."""
         auxes: Sequence[Any] = [None] * len(z) if aux is None else aux.split(CHUNK)
-        parts = [
-            pulled_back(lambda at, told=told: moments(self.decode(at, given, told)), points.to(self.dtype))
-            for points, told in zip(z.split(CHUNK), auxes, strict=False)
-        ]
+        parts = [self.chunk_metric(*chunk, given) for chunk in zip(z.split(CHUNK), auxes, strict=False)]
         return torch.cat(parts).to(z)
+
+    def chunk_metric(self, z: Tensor, aux: Tensor | None, given: Any) -> Tensor:
+        """G of a few points."""
+        dtype: Any = self.dtype
+        return pulled_back(lambda at: moments(self.decode(at, given, aux)), z.to(dtype))
 
 
 def moments(p: Distribution) -> Tensor:

@@ -13,7 +13,11 @@ from src.models.metric import PulledBackMetric
 from tests.models.builders import OBJECT_ANGLE, SMALL_NETS, Given, built, far_curve, little_views, rows, started
 
 STEP = 1e-4
-POINTS = {"sas": {"active_set": 6}, "bayesian_sas": {"active_set": 6}, "gplvm": {"active_set": 6}}
+POINTS: dict[str, dict[str, Any]] = {
+    "sas": {"active_set": 6},
+    "bayesian_sas": {"active_set": 6},
+    "gplvm": {"active_set": 6},
+}
 
 
 def jacobian(function: Any, z: Tensor) -> Tensor:
@@ -43,7 +47,7 @@ def test_a_gp_adds_its_uncertainty_to_the_metric_of_its_mean(name: str) -> None:
     given, z = model.given(), torch.randn(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     slopes = jacobian(lambda at: model.decode(at, given).mean, z)
     uncertainty = model.metric(z, given) - slopes.mT @ slopes
-    assert isinstance(model, HasMetric) and torch.linalg.eigvalsh(uncertainty).min() > 0
+    assert torch.linalg.eigvalsh(uncertainty).min() > 0
     far = torch.full((1, 2), 60.0).double()
     outputs, kernel = model.data_mean.numel(), model.kernel
     expected = outputs * kernel.outputscale / kernel.base_kernel.lengthscale.item() ** 2
@@ -66,11 +70,12 @@ def test_bits_have_the_metric_of_their_logits(name: str) -> None:
 @torch.no_grad()
 def test_a_net_has_the_metric_of_its_mean_of_its_logits_or_of_warped_values() -> None:
     z = torch.randn(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    for data, options in (
+    cases: list[tuple[Given, dict[str, Any]]] = [
         (Given(far_curve(20)), {}),
         (bits(20), {"likelihood": "bernoulli"}),
         (images(20), {"warp": "logit"}),
-    ):
+    ]
+    for data, options in cases:
         model = started(data, "model=vae", dtype=torch.float64, **options)
         slopes = jacobian(model.net, z)
         torch.testing.assert_close(model.metric(z), slopes.mT @ slopes, rtol=1e-6, atol=1e-9)
@@ -95,7 +100,9 @@ def test_models_with_auxiliary_columns_have_the_metric_of_their_decoder(name: st
 class Funnel(PulledBackMetric):
     """A decoder whose noise grows along z: x = (z_1, 2 z_2) with sd exp(z_1)."""
 
-    dtype = torch.float64
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64
 
     def decode(self, z: Tensor, given: Any = None, aux: Tensor | None = None) -> Any:
         if given == "bits":
