@@ -15,8 +15,9 @@ from torch.distributions import Normal
 
 from src.data.batch import Batch
 from src.evaluation.task import Arrays, Subject, Task, decoded
-from src.models.capabilities import HasInducingLatents, HasLatents
+from src.models.capabilities import HasInducingLatents, HasLatents, HasMetric
 from src.models.likelihoods import masked
+from src.runs.errors import UserError
 from src.runs.randomness import stream
 
 if TYPE_CHECKING:
@@ -99,7 +100,17 @@ def decoded_grid(subject: Subject, z: Tensor, scale: tuple[float, float]) -> Arr
         largest = sd.max().item()
         arrays["grid_sd_range"] = np.array([0.0, largest])
         arrays["grid_sd_images"] = as_bytes(sd, (0.0, largest)).reshape(side, side, *shape)
-    return arrays
+    return arrays | metric_grid(subject, grid.points)
+
+
+def metric_grid(subject: Subject, points: Tensor) -> Arrays:
+    """The metric at the points of a square grid: G_11, G_12 and G_22, [side, side, 3], if the model has one."""
+    side = math.isqrt(len(points))
+    try:
+        g = subject.metric(points.double()) if isinstance(subject.model, HasMetric) else None
+    except UserError:  # a kernel whose functions have no derivative
+        return {}
+    return {} if g is None else {"grid_metric": g[:, [0, 0, 1], [0, 1, 1]].float().numpy().reshape(side, side, 3)}
 
 
 def incomplete_points(subject: Subject, drawn: Batch, mean: Tensor, scale: tuple[float, float]) -> Arrays:

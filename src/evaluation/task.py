@@ -72,6 +72,13 @@ class Subject:
         at = None if aux is None else aux[:1].expand(len(z), -1)
         return decoded(self.model, z, self.given, at)
 
+    def metric(self, z: Tensor) -> Tensor:
+        """G [n, Q, Q] at any latent points of a model that has a metric, on the CPU; `aux` as in `decode`."""
+        aux, device = self.data.test.aux, self.model.device
+        at = None if aux is None else aux[:1].expand(len(z), -1).to(device)
+        found: Tensor = self.model.metric(z.to(device), self.given, at)
+        return found.cpu()
+
 
 class Latents(NamedTuple):
     """q(z) of n points, on the CPU."""

@@ -4,6 +4,7 @@ All D outputs share one covariance, so one Cholesky factor serves everything. Eq
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from src.gp.evidence import LOG_2PI, gaussian_log_density
+from src.gp.geometry import JacobianMoments, whitened_moments
 from src.gp.kernels import covariance, variances
 from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper
 from src.gp.patterns import PatternedActiveSet, condition_by_pattern, log_densities_by_pattern
@@ -33,6 +35,11 @@ class ActiveSet:
         projection = solve_lower(self.chol, covariance(self.kernel, self.z, z))  # [A, R]
         variance = variances(self.kernel, z) + self.noise - projection.square().sum(0)
         return projection.mT @ self.whitened, variance
+
+    @cached_property
+    def jacobian_moments(self) -> list[JacobianMoments]:
+        """What the expected metric needs, made once."""
+        return [whitened_moments(self.z, self.kernel, self.chol, self.whitened, self.whitened.shape[1])]
 
 
 def log_active(chol: Tensor, whitened: Tensor) -> Tensor:

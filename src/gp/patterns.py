@@ -10,6 +10,7 @@ that were not seen then add nothing to determinants, whitened values and project
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
 from src.gp.evidence import LOG_2PI
+from src.gp.geometry import JacobianMoments
 from src.gp.kernels import covariance, variances
 from src.gp.linalg import add_diagonal, cholesky, solve_lower, solve_upper, strict_cholesky
 
@@ -204,6 +206,14 @@ class PatternedActiveSet:
         explained = torch.cat([self.explained(rows) for rows in k_ra.split(rows_at_once)])
         unexplained = (variances(self.kernel, z).unsqueeze(1) - explained).clamp_min(0)
         return k_ra @ self.weights, (unexplained + self.noise)[:, self.pattern]
+
+    @cached_property
+    def jacobian_moments(self) -> list[JacobianMoments]:
+        """What the expected metric needs, made once: the inverses of all patterns, as often as they have outputs."""
+        weights, outputs = self.weights.detach().double(), len(self.pattern)
+        counts = self.pattern.bincount(minlength=len(self.inverses)).double()
+        inverses = (counts @ self.inverses.detach().double()).view(len(self.z), -1)
+        return [JacobianMoments(self.z.detach(), self.kernel, weights @ weights.mT - inverses, outputs)]
 
     def explained(self, k_ra: Tensor) -> Tensor:
         """k_ra K_g^-1 k_ar of each point and pattern [R, G], as one product over all pairs of active points."""

@@ -19,6 +19,7 @@ D outputs run in the precision of t.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from src.gp import active_set
+from src.gp.geometry import JacobianMoments, whitened_moments
 from src.gp.kernels import covariance, variances
 from src.gp.labels import Labels
 from src.gp.linalg import add_diagonal, solve_lower, well_conditioned_cholesky
@@ -66,6 +68,13 @@ class Conditioned:
         mean = projection.to(self.whitened).mT @ self.whitened / self.labels.width
         return mean + self.offset, variance.clamp_min(smallest)
 
+    @cached_property
+    def jacobian_moments(self) -> list[JacobianMoments]:
+        """What the expected metric of the logits needs, made once."""
+        root = self.labels.width**0.5
+        functions = self.labels.num_functions(self.whitened.shape[1])
+        return [whitened_moments(self.z, self.kernel, root * self.chol, self.whitened / root, functions)]
+
 
 @dataclass(frozen=True)
 class PatternedConditioned:
@@ -80,6 +89,11 @@ class PatternedConditioned:
         means = [mean for mean, _ in predictions]
         spreads = [variance.unsqueeze(1).expand_as(mean) for mean, variance in predictions]
         return torch.cat(means, 1)[:, self.order], torch.cat(spreads, 1)[:, self.order]
+
+    @cached_property
+    def jacobian_moments(self) -> list[JacobianMoments]:
+        """Those of all parts."""
+        return [moments for part in self.parts for moments in part.jacobian_moments]
 
 
 class Estimate(NamedTuple):

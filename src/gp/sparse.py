@@ -13,6 +13,7 @@ below the rounding of float32, and at M of a few hundred they cost little. Resul
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from src.gp.geometry import JacobianMoments, whitened_moments
 from src.gp.kernels import covariance
 from src.gp.linalg import add_diagonal, cholesky, solve_lower, well_conditioned_cholesky
 
@@ -236,6 +238,13 @@ class SparseGP:
         k_xx = self.kernel(z.double(), diag=True) + self.noise
         mean, variance = self.q.marginals(self.chol, k_mx, k_xx, mean_dtype=self.q.mean.dtype)
         return mean, variance.squeeze(-1) if self.q.scale.shape[-3] == 1 else variance
+
+    @cached_property
+    def jacobian_moments(self) -> list[JacobianMoments]:
+        """What the expected metric needs, made once; the covariance of q(u) is part of it."""
+        scale, outputs = self.q.scale.detach().double(), self.q.mean.shape[-1]
+        spread = outputs // len(scale) * (scale @ scale.mT).sum(0)
+        return [whitened_moments(self.z, self.kernel, self.chol, self.q.mean, outputs, spread)]
 
 
 def make_sparse_gp(inducing: Tensor, kernel: Kernel, noise: Tensor, q: Whitened) -> SparseGP:

@@ -107,6 +107,7 @@ RULES = {
     "evaluation.evidence_precision": one_of("float32", "float64"),
     "evaluation.denoising": POSITIVE | NULL,
     "evaluation.fit": FLAG | NULL,
+    "evaluation.geometry": FLAG | NULL,
     "evaluation.refine": FLAG | NULL,
     "evaluation.watch_every": whole(1) | NULL,
     "search.metric": Rule("the name of a metric", lambda value: isinstance(value, str)) | NULL,

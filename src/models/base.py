@@ -14,6 +14,7 @@ from src.data.batch import Batch, Split
 from src.data.facts import Facts
 from src.models.learning import Learner, Terms
 from src.models.likelihoods import Likelihood, masked, masked_log_prob
+from src.models.metric import PulledBackMetric
 from src.models.options import LatentOptions, LearningOptions, arguments
 from src.models.posterior import (
     DRAWS,
@@ -103,7 +104,7 @@ class Model(Learner, ABC):
         return model.to(map_location).eval()
 
 
-class LatentModel(Warps, Model, ABC):
+class LatentModel(PulledBackMetric, Warps, Model, ABC):
     """A latent-variable model: `encode` gives q(z) of observations, `decode` the distribution of observations at z."""
 
     posteriors: ClassVar[tuple[Kind, ...]]  # the forms of q(z) that fit the model, the default first

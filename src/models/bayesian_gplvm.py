@@ -32,6 +32,7 @@ from src.gp.sparse import SparseGP, Whitened, optimal_q, prior_factor, statistic
 from src.models.base import LatentModel, Terms, latents_of
 from src.models.inducing import How, InducingPoints, raw_scale, weight_of
 from src.models.likelihoods import decoder_likelihood, masked, predicted
+from src.models.metric import ExpectedMetric
 from src.models.options import DecoderOptions, LatentOptions, LearningOptions
 from src.models.posterior import Free, Kind, Point, Posterior, kl_to_prior, rows_of
 from src.runs.errors import UserError
@@ -42,7 +43,7 @@ CHUNK = 2000  # points that a bound of all data is computed from at a time
 STARTING_POINTS = 1000  # that q(u) of incomplete data starts from
 
 
-class BayesianGPLVM(InducingPoints, LatentModel):
+class BayesianGPLVM(ExpectedMetric, InducingPoints, LatentModel):
     """All D outputs share M inducing inputs and the covariance of q(u), since their optimum is shared.
 
     `bound=svi` learns q(u) from mini-batches; `bound=collapsed` uses the optimal one, on full batches. Expectations

@@ -77,6 +77,14 @@ class HasEvidence(ConditionsOnPoints, Protocol):
 
 
 @runtime_checkable
+class HasMetric(HasLatents, Protocol):
+    """Measures small steps in its latent space by what they change of f, the function behind observations."""
+
+    def metric(self, z: Tensor, given: Any = None, aux: Tensor | None = None) -> Tensor:
+        """G [n, Q, Q] at z [n, Q]; `given` and `aux` are those of `decode`."""
+
+
+@runtime_checkable
 class Generates(HasLatents, Protocol):
     """Tells q(z) of points from their auxiliary columns alone."""
 

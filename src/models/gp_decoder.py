@@ -20,6 +20,7 @@ from src.gp.patterns import PatternedActiveSet
 from src.gp.quadratic_bound import Conditioned, Logits, PatternedConditioned
 from src.models.base import LatentModel, latents_of
 from src.models.likelihoods import decoder_likelihood, masked, predicted
+from src.models.metric import ExpectedMetric
 from src.models.options import DecoderOptions, LatentOptions, LearningOptions
 from src.runs.errors import UserError
 from src.runs.randomness import stream
@@ -32,7 +33,7 @@ Given = ActiveSet | PatternedActiveSet | Conditioned | PatternedConditioned
 log = logging.getLogger(__name__)
 
 
-class GPDecoder(LatentModel, ABC):
+class GPDecoder(ExpectedMetric, LatentModel, ABC):
     """A decoder whose mapping is a GP given `active_size` training points, which a checkpoint carries with it.
 
     Bits and categories have logits with a constant mean of their own per output, learned from the log odds of the

@@ -205,6 +205,7 @@ async function openExplorer(i) {
   const names = ["mean", "images", "reconstructions", "truth", "sdImages"].filter((name) => e[name]);
   const sheets = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await load(e[name])])));
   Object.assign(explorer, { data: e, sheets, column: e.side >> 1, row: e.side >> 1, picked: null });
+  forgetPaths();
   $("sd-panel").hidden = !e.sdImages;
   $("sd-scale").textContent = e.sdImages ? `0 to ${shown(e.sdRange[1])}` : "";
   $("truth-panel").hidden = !e.truth;
@@ -251,6 +252,7 @@ function drawPlane() {
   context.strokeStyle = css("--accent");
   context.lineWidth = 1.5;
   context.strokeRect(x - box.width / e.side / 2, y - box.height / e.side / 2, box.width / e.side, box.height / e.side);
+  drawPathsOver(context, box);
 }
 
 function background(e) {
@@ -406,6 +408,7 @@ function startExplorer() {
   addEventListener("resize", drawExplorer);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { drawCurves(); drawExplorer(); });
   listenToPlane();
+  startPaths();
   openExplorer(0);
 }
 

@@ -23,6 +23,8 @@ from src.report.tables import Table
 from src.runs.record import now
 
 HERE = Path(__file__).parent
+SCRIPTS = ("page_geodesics.js", "page.js")  # in this order; the last one starts the page
+STYLES = ("page.css", "page_geodesics.css")
 MAX_EXPLORERS, MAX_BYTES = 12, 10_000_000  # of all explorers' pixels, before compression to about a third
 CURVE_POINTS = 150
 TINT = np.array([round(255 * part) for part in to_rgb(UNKNOWN)], np.uint8).reshape(3, 1, 1)  # of pixels nobody has seen
@@ -57,8 +59,8 @@ def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence
         "palette": PALETTE,
     }
     parts = {
-        "css": (HERE / "page.css").read_text(),
-        "js": (HERE / "page.js").read_text(),
+        "css": "".join((HERE / name).read_text() for name in STYLES),
+        "js": "".join((HERE / name).read_text() for name in SCRIPTS),
         "data": json.dumps(finite(data), separators=(",", ":")).replace("<", "\\u003c"),
         "tables": formats.html(tables),
         "figures": "".join(figure(path) for path in drawn if not path.stem.startswith("objective")),
@@ -222,6 +224,7 @@ def explorer_of(run: Run, points: int) -> dict[str, Any]:
         "mean": sprite(grid.reshape(-1, *shape), side),
         "sd": [rounded(value, 4) for value in arrays["grid_sd"].flatten().tolist()],
         **sd_images(arrays, shape, side),
+        "metric": [rounded(value) for value in arrays.get("grid_metric", np.empty(0)).flatten().tolist()] or None,
         "points": [[rounded(value, 4) for value in point] for point in arrays["z"][:n].tolist()],
         "labels": arrays["labels"][:n].tolist() if "labels" in arrays else None,
         "classes": arrays["classes"].tolist() if "classes" in arrays else None,

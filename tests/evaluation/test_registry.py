@@ -18,8 +18,8 @@ from tests.evaluation.subjects import SETTINGS, Known, KnownActive, MadeUp, subj
 from tests.evaluation.test_prediction import Predicting
 
 ORDER = [
-    *("reconstruction", "fit", "imputation", "denoising", "prediction", "function", "neighbours", "generation"),
-    *("paths", "latent_space", "evidence", "amortisation", "cost"),
+    *("reconstruction", "fit", "imputation", "denoising", "prediction", "function", "neighbours", "geometry"),
+    *("generation", "paths", "latent_space", "evidence", "amortisation", "cost"),
 ]
 ROWS = ({"loss": -1.0, "seconds": 2.0},)
 

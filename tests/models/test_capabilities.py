@@ -11,25 +11,26 @@ from src.models.capabilities import (
     Generates,
     HasEvidence,
     HasLatents,
+    HasMetric,
     Predicts,
     PredictsFromPoints,
     Traced,
 )
 from tests.models.builders import OBJECT_ANGLE, SMALL_NETS, Given, built, far_curve, little_views, rows, spec_of
 
-OF_POINTS = {HasLatents, ConditionsOnPoints, HasEvidence}
+OF_POINTS = {HasLatents, HasMetric, ConditionsOnPoints, HasEvidence}
 EXPECTED: dict[str, set[Any]] = {
     "sas": OF_POINTS,
     "bayesian_sas": OF_POINTS,
     "gplvm": OF_POINTS,
-    "bayesian_gplvm": {HasLatents},
-    "vae": {HasLatents},
-    "cvae": {HasLatents, Generates},
-    "gp_vae": {HasLatents, Generates, Traced},
-    "casale_gp_vae": {HasLatents, Generates, Traced},
-    "svgp_vae": {HasLatents, Generates, Traced},
+    "bayesian_gplvm": {HasLatents, HasMetric},
+    "vae": {HasLatents, HasMetric},
+    "cvae": {HasLatents, HasMetric, Generates},
+    "gp_vae": {HasLatents, HasMetric, Generates, Traced},
+    "casale_gp_vae": {HasLatents, HasMetric, Generates, Traced},
+    "svgp_vae": {HasLatents, HasMetric, Generates, Traced},
 }
-ALL = (HasLatents, ConditionsOnPoints, HasEvidence, Generates, Predicts, PredictsFromPoints, Traced)
+ALL = (HasLatents, HasMetric, ConditionsOnPoints, HasEvidence, Generates, Predicts, PredictsFromPoints, Traced)
 
 
 def example(name: str) -> tuple[Any, Given]:
@@ -85,6 +86,7 @@ def test_what_is_promised_is_kept(name: str) -> None:
             assert (many < few).all()
         if isinstance(model, HasEvidence):
             assert model.centred(data.train.all().x).mean(0).abs().max() < 1e-6 and "noise" in model.describe_gp()
+        assert model.metric(q.mean, model.given(), batch.aux).shape == (2, model.latent_dim, model.latent_dim)
         if isinstance(model, Generates):
             assert batch.aux is not None
             assert model.generate(batch.aux).mean.shape == (2, model.latent_dim)

@@ -2,6 +2,7 @@
 
 import io
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,18 @@ class Opened:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto((outputs / "report" / "index.html").as_uri())
-        self.page.wait_for_function("explorer.data !== null")
+        self.wait_for("explorer.data !== null")
+
+    def wait_for(self, expression: str, arg: Any = None) -> None:
+        """Ask again and again from outside: the page's own policy forbids the code that Playwright would wait with."""
+        end = time.monotonic() + 30
+        while not self.page.evaluate(expression, arg):
+            assert time.monotonic() < end, expression
+            self.page.wait_for_timeout(20)
 
     def choose(self, label: str) -> None:
         self.page.select_option("#which", label=label)
-        self.page.wait_for_function("label => explorer.data.title === label", arg=label)
+        self.wait_for("label => explorer.data.title === label", label)
 
     def names(self) -> list[str]:
         names: list[str] = self.page.eval_on_selector_all("tr.run", "rows => rows.map(row => row.dataset.run)")
