@@ -22,6 +22,7 @@ ON_REQUEST = {  # markers of what runs only when it is asked for, and the comman
     "slurm": "make test-slurm",
     "planted": "make test-planted",
     "slow": "make test-slow",
+    "wheel": "make test-wheel",
 }
 
 

@@ -58,7 +58,8 @@ def settings_of(name: str, *overrides: str) -> dict[str, object]:
 def test_declared_facts_are_those_of_the_loaded_data(name: str, data_root: Path, tmp_path: Path) -> None:
     root = data_root
     if name == "mnist_million":  # is generated in its root
-        root, _ = tmp_path, (tmp_path / "MNIST").symlink_to(data_root / "MNIST")
+        (tmp_path / "MNIST").symlink_to(data_root / "MNIST")
+        root = tmp_path
     settings = settings_of(name, f"paths.data={root}", *OPTIONS.get(name, []))
     if name == "cifar10" and not (root / "cifar-10-batches-py").exists():
         pytest.skip(f"there is no cifar-10-batches-py in {root}")
