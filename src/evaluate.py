@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from src.launch.cli import CONF
 from src.launch.heavy import heavy
 from src.runs import files, identity, record
+from src.runs.contents import contents
 from src.runs.errors import NumericalError, UserError
 
 MODULES = ("src.training.experiment", "src.evaluation.registry", "src.evaluation.task")
@@ -63,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     """Metrics of a run's model with other settings, stored in `evaluations/`; the run's record does not change."""
-    config = identity.plain(overridden(folder, overrides))
+    config = checked_contents(identity.plain(overridden(folder, overrides)), overrides)
     experiment, registry, task = map(heavy, MODULES)
     data = experiment.make_data(config)
     subject = task.Subject(experiment.load_model(folder), data, config["evaluation"], config["seed"])
@@ -75,6 +76,19 @@ def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     files.write_json(path, {"overrides": overrides, "metrics": metrics})
     print(f"\n{registry.summary(metrics)}\n\nstored in: {path}")
     return metrics
+
+
+def checked_contents(config: identity.Config, overrides: list[str]) -> identity.Config:
+    """The config with the digests of its data files; an error if a file has changed since the run was trained."""
+    found = contents(config["dataset"])
+    for option, digest in (config.get(identity.CONTENT) or {}).items():
+        same_file = not any(text.startswith(f"dataset.{option}=") for text in overrides)
+        if same_file and found.get(option, digest) != digest:
+            path = config["dataset"][option]
+            raise UserError(
+                f"dataset.{option}={path} has changed since the run was trained: restore it, or train again"
+            )
+    return {**config, identity.CONTENT: found} if found else config
 
 
 def embed(folder: Path, source: Path, out: Path | None = None, overrides: Sequence[str] = ()) -> Path:

@@ -47,8 +47,9 @@ def main() -> None:
 def checked(overrides: list[str]) -> tuple[list[RunRequest], dict[Path, str], list[str]]:
     """The cells of a sweep, what is wrong with the values of some, and what to know about its choices."""
     sweep = cells.read(overrides)
-    remarks = [*choices.check_sweep(sweep), *choices.pair_remarks(sweep.cells)]
-    return sweep.cells, values.first_problems(sweep.cells), remarks
+    remarks = [*choices.check_sweep(sweep), *choices.pair_remarks(sweep.cells), *choices.file_remarks(sweep.cells)]
+    problems = {**values.impossible_pairs(sweep.cells), **values.first_problems(sweep.cells)}
+    return sweep.cells, problems, remarks
 
 
 def table(every: list[RunRequest], problems: Mapping[Path, str] = NO_PROBLEMS) -> str:

@@ -37,7 +37,8 @@ def announce(run: RunRequest) -> None:
     if os.environ.get("LOCAL_RANK", "0") == "0":  # Lightning starts further processes with the same command
         values.check([run])
         choices.check_run(run)
-        for line in choices.pair_remarks([run]):
+        values.check_pair(run)
+        for line in [*choices.pair_remarks([run]), *choices.file_remarks([run])]:
             print(line, flush=True)
 
 

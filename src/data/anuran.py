@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from src.data import sources
+from src.data import fetching, sources
 from src.data.batch import Split, split_of
 from src.data.files import FromFiles
 
@@ -25,7 +25,7 @@ class Anuran(FromFiles):
         "Anuran",
         ".",
         {"Frogs_MFCCs.csv": "abff7ab0e6692ff015b51c413064d5c3"},
-        {ADDRESS: partial(sources.web_zip, ADDRESS, {"Frogs_MFCCs.csv": "Frogs_MFCCs.csv"})},
+        {ADDRESS: partial(fetching.web_zip, ADDRESS, {"Frogs_MFCCs.csv": "Frogs_MFCCs.csv"})},
     )
     test_is_train = True
 

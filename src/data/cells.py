@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from src.data import sources
+from src.data import fetching, sources
 from src.data.batch import Split
 from src.data.files import FromFiles, stratified
 from src.runs.errors import UserError
@@ -24,7 +24,7 @@ class QPCR(FromFiles):
         "qPCR",
         "tables",
         {"guo_qpcr.csv": "b4030a50d615d2298215879143287164"},
-        {QPCR_ADDRESS: partial(sources.web_files, {"guo_qpcr.csv": QPCR_ADDRESS})},
+        {QPCR_ADDRESS: partial(fetching.web_files, {"guo_qpcr.csv": QPCR_ADDRESS})},
     )
 
     def load(self) -> tuple[Split, Split]:
@@ -50,7 +50,7 @@ class PBMC68k(FromFiles):
         {PBMC_FILE: "eeb6a137329c7f6f1cb5ac2568ffd3aa"},
         {
             "the wheel scanpy by pip": partial(
-                sources.registry_files, "scanpy", {PBMC_FILE: f"scanpy/datasets/{PBMC_FILE}"}
+                fetching.registry_files, "scanpy", {PBMC_FILE: f"scanpy/datasets/{PBMC_FILE}"}
             )
         },
     )

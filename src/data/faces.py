@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import torch
 
-from src.data import sources
+from src.data import fetching, sources
 from src.data.arrays import hold_out
 from src.data.batch import Split, split_of
 from src.data.files import FromFiles, matlab, stratified
@@ -39,7 +39,7 @@ class Olivetti(FromFiles):
         "Olivetti",
         "faces",
         {"olivettifaces.mat": "aa1ffbd84a31962b418e672437ea28d3"},
-        {OLIVETTI_ADDRESS: partial(sources.web_files, {"olivettifaces.mat": OLIVETTI_ADDRESS})},
+        {OLIVETTI_ADDRESS: partial(fetching.web_files, {"olivettifaces.mat": OLIVETTI_ADDRESS})},
     )
     classes = tuple(f"person {number}" for number in range(1, 41))
 
@@ -56,7 +56,7 @@ TABLE = "drivPoints.txt"
 
 def drivers_zip(address: str, scratch: Path) -> Path:
     """UCI's zip file, which holds the images in a zip file of their own, packed anew as one."""
-    download = sources.web_files({"download": address}, scratch) / "download"
+    download = fetching.web_files({"download": address}, scratch) / "download"
     with zipfile.ZipFile(scratch / DRIVERS, "w") as packed:
         for name, content in unpacked(download.read_bytes()).items():
             packed.writestr(name, content)

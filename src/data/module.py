@@ -12,6 +12,7 @@ from typing_extensions import Required, TypedDict
 from src.data.batch import Split
 from src.data.bits import Binary, DrawnBits, FreshBits, binarised, check_binary
 from src.data.facts import Facts, Target
+from src.data.known import batch_problem, subset_problem
 from src.data.missing import Missing, count_patterns, is_number
 from src.data.sampling import Batches, ShuffledBatches
 from src.data.standardisation import Scale
@@ -102,11 +103,8 @@ class DataModule(LightningDataModule):
             if self.validation is not None:
                 self.validation = self.standardisation.applied(self.validation)
         self.batch_size = len(self.train) if self.requested_batch_size == "full" else self.requested_batch_size
-        if not 1 <= self.batch_size <= len(self.train):
-            raise UserError(
-                f"dataset.batch_size={self.batch_size} must lie between 1 and the {len(self.train)} training points "
-                "(dataset.batch_size=full takes all of them)"
-            )
+        if problem := batch_problem(self.batch_size, len(self.train)):
+            raise UserError(problem)
         mask = self.train.mask
         self.num_missing, self.num_patterns = (0, 1) if mask is None else (int((~mask).sum()), count_patterns(mask))
         self.loaded = True
@@ -198,6 +196,6 @@ def subset(split: Split, size: int | None, seed: int, name: str) -> Split:
     """`size` random points of a split, a function of the seed; the whole split if `size` is None."""
     if size is None:
         return split
-    if not 1 <= size <= len(split):
-        raise UserError(f"{name}={size} must lie between 1 and the {len(split)} available points")
+    if problem := subset_problem(name, size, len(split)):
+        raise UserError(problem)
     return split.part(torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))[:size]).in_memory()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from src.data import sources
+from src.data import fetching, sources
 from src.data.batch import Split, split_of
 from src.data.files import FromFiles, matlab
 from src.data.module import Options
@@ -45,7 +45,7 @@ class CMU35(FromFiles):
         "CMU35",
         "tables",
         {FILE: "2a6d1ca2d0e7ee2a9d4c9dab03a6af6f"},
-        {ADDRESS: partial(sources.web_files, {FILE: ADDRESS})},
+        {ADDRESS: partial(fetching.web_files, {FILE: ADDRESS})},
     )
     standardise = True
     columns = (*ANGLES, *ROOT)

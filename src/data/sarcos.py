@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from typing_extensions import Unpack
 
-from src.data import sources
+from src.data import fetching, sources
 from src.data.batch import Split, split_of
 from src.data.files import FromFiles, matlab
 from src.data.module import Options
@@ -28,7 +28,7 @@ class Sarcos(FromFiles):
         "SARCOS",
         "tables",
         {"sarcos_inv_test.mat": "16457799b816f22238e6dc7301c751f6"},
-        {ADDRESS: partial(sources.web_files, {"sarcos_inv_test.mat": ADDRESS})},
+        {ADDRESS: partial(fetching.web_files, {"sarcos_inv_test.mat": ADDRESS})},
     )
     columns = tuple(f"{what} {joint}" for what in ("position", "velocity", "acceleration") for joint in JOINTS)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from src.data import sources
+from src.data import fetching, sources
 from src.data.batch import Split, split_of
 from src.data.facts import Facts
 from src.data.files import FromFiles
@@ -44,7 +44,7 @@ def texture_files(names: Sequence[str]) -> sources.FileSet:
     wanted = [FILES[name] for name in names]
     md5 = {name: {**SCIKIT_IMAGE, **BRODATZ}[name] for name in wanted}
     in_wheel = {name: f"skimage/data/{name}" for name in wanted if name in SCIKIT_IMAGE}
-    wheel: sources.Source = partial(sources.registry_files, "scikit-image", in_wheel)
+    wheel: sources.Source = partial(fetching.registry_files, "scikit-image", in_wheel)
     found = {"the wheel scikit-image by pip": wheel} if len(in_wheel) == len(wanted) else {}
     return sources.FileSet("Textures", "textures", md5, found, "no public address of Brodatz's textures is known")
 

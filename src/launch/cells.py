@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+from omegaconf import OmegaConf
 
 from src.launch import hydra_private
 from src.launch.hydra_private import ConfigLoader
@@ -43,10 +46,16 @@ def swept(arguments: list[str], loader: ConfigLoader) -> tuple[list[str], list[s
     """All values of a sweep, and those given on the command line, which replace the values of the sweep's file."""
     sweep = hydra_private.sweep_config(arguments, loader)
     name = sweep.hydra.runtime.choices.get("sweep")
-    in_file = [f"{key}={value}" for key, value in (sweep.hydra.sweeper.params or {}).items()]
-    given = [text for text in sweep.hydra.overrides.task if not text.startswith("+sweep=")]
+    params, typed = (typed_text(node) for node in (sweep.hydra.sweeper.params, sweep.hydra.overrides.task))
+    in_file = [f"{key}={value}" for key, value in (params or {}).items()]
+    given = [text for text in typed if not text.startswith("+sweep=")]
     group = [f"group={name}"] if name else []
     return [*in_file, *group, *given], given
+
+
+def typed_text(node: Any) -> Any:
+    """A node of Hydra's config as it was typed: `${kernel}` is for the cells, which have a kernel."""
+    return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
 
 
 def compose(overrides: Sequence[str], loader: ConfigLoader) -> RunRequest:

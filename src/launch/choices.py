@@ -17,6 +17,7 @@ from src.launch.cells import Sweep
 from src.launch.cli import CONF
 from src.launch.hydra_private import ConfigLoader, config_loader, key_of
 from src.runs import identity
+from src.runs.contents import large
 from src.runs.errors import UserError
 from src.runs.identity import Config
 from src.runs.request import RunRequest
@@ -151,6 +152,11 @@ def remark(key: str, where: str, part: list[RunRequest]) -> str:
 def pair_remarks(requests: Iterable[RunRequest]) -> list[str]:
     """One line for each file of conf/pair that applies."""
     return list(dict.fromkeys(f"Settings from {shown(request)} apply." for request in requests if has_pair(request)))
+
+
+def file_remarks(requests: Iterable[RunRequest]) -> list[str]:
+    """One line for each file of the user that is too large to count by all of its content."""
+    return list(dict.fromkeys(line for request in requests for line in large(request.config["dataset"])))
 
 
 def has_pair(request: RunRequest) -> bool:

@@ -3,6 +3,8 @@
 import os
 import sys
 from collections import Counter
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
@@ -26,11 +28,15 @@ def start(arguments: list[str]) -> None:
     os.chdir(home)
     sweep = cells.read(arguments)
     every = sweep.cells
-    todo = [cell for cell in every if cell.status not in ("done", "running") or cell.config["rerun"]]
+    rejected = values.impossible_pairs(every)
+    todo = [cell for cell in every if cell.folder not in rejected and is_to_do(cell)]
     outputs = Path(every[0].config["paths"]["outputs"]).absolute()
     if record.HOME not in os.environ:
         values.check(every)
-        for line in [*choices.check_sweep(sweep), *choices.pair_remarks(every)]:
+        if rejected and every[0].config["fail_fast"]:
+            raise UserError(next(iter(rejected.values())))
+        remarks = choices.pair_remarks(every), choices.file_remarks(every)
+        for line in [*choices.check_sweep(sweep), *chain(*remarks)]:
             print(line, flush=True)
         if todo:
             record.check_writable(outputs)
@@ -40,7 +46,12 @@ def start(arguments: list[str]) -> None:
     for cell in todo:
         record.withdraw_stop(cell.folder)
     launch_all(todo, [text for text in arguments if text.lstrip("+~").startswith("hydra")], outputs)
-    sys.exit(report(every))
+    sys.exit(report(every, rejected))
+
+
+def is_to_do(cell: RunRequest) -> bool:
+    """Whether a cell has to run: it is neither done nor running, or it is to be repeated."""
+    return cell.status not in ("done", "running") or cell.config["rerun"]
 
 
 def fetch_data(todo: list[RunRequest]) -> None:
@@ -98,13 +109,14 @@ def job(config: DictConfig) -> None:
             stop.touch()
 
 
-def report(every: list[RunRequest]) -> int:
+def report(every: list[RunRequest], rejected: Mapping[Path, str]) -> int:
     """Print the status of the cells, with the reason for each cell that is not done; returns the exit code."""
-    states = {cell.folder: cell.status for cell in every}
+    states = {cell.folder: "rejected" if cell.folder in rejected else cell.status for cell in every}
     counts = Counter(states.values())
     print(f"\n{len(every)} cells: " + ", ".join(f"{count} {state}" for state, count in counts.most_common()))
     for folder, state in states.items():
         if state != "done":
-            reason = files.read_json(folder / "record.json").get("error", "")
-            print(f"  {state:<12} {folder.name}  {reason}  {folder / 'log.txt' if reason else ''}".rstrip())
+            error = files.read_json(folder / "record.json").get("error", "")
+            reason = rejected.get(folder) or (f"{error}  {folder / 'log.txt'}" if error else "")
+            print(f"  {state:<12} {folder.name}  {reason}".rstrip())
     return 0 if counts["done"] == len(every) else 1

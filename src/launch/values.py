@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from src.data.known import OF_USERS, known, size_problem
 from src.launch import hydra_private
 from src.launch.hydra_private import ConfigLoader, config_loader, key_of
+from src.models import needs
+from src.runs.contents import named
 from src.runs.errors import UserError
-from src.runs.identity import Config
+from src.runs.identity import Config, class_name
 from src.runs.request import RunRequest
 
 
@@ -133,7 +136,6 @@ RULES = {
     "model.vae_epochs": whole(1) | NULL,
     "model.warp": one_of("logit", None),
 }
-PREDICTS_ITS_BATCH = ("sas", "bayesian_sas", "sas_regression", "sas_classifier")  # from a part of it, the active set
 
 
 def check(requests: Iterable[RunRequest]) -> None:
@@ -149,6 +151,40 @@ def first_problems(requests: Iterable[RunRequest]) -> dict[Path, str]:
         return {folder: problem for folder, problem in found if problem is not None}
 
 
+def check_pair(request: RunRequest) -> None:
+    """Raise a UserError that says why the model of a run cannot be trained on its data."""
+    for problem in pair_problems(request):
+        raise UserError(problem)
+
+
+def impossible_pairs(requests: Iterable[RunRequest]) -> dict[Path, str]:
+    """Why models of runs cannot be trained on their data, by the folders of the runs; one sentence each."""
+    found = ((request.folder, next(pair_problems(request), None)) for request in requests)
+    return {folder: problem for folder, problem in found if problem is not None}
+
+
+def missing_files(dataset: Config) -> Iterator[str]:
+    """A user's file that is not named, or not there."""
+    if class_name(dataset["_target_"]) not in OF_USERS:
+        return
+    if dataset["train"] is None:
+        yield "dataset.train is missing: name your file, as in dataset.train=path/to/file"
+    for option, path in named(dataset):
+        if not path.is_file():
+            yield f"dataset.{option}={dataset[option]} does not exist (looked for {path.absolute()})"
+
+
+def pair_problems(request: RunRequest) -> Iterator[str]:
+    """One sentence for each fact of the data that rules out the model, as far as facts are known without the data."""
+    data, model = request.config["dataset"], request.config["model"]
+    yield from missing_files(data)
+    found = known(data)
+    if problem := size_problem(data, found):
+        yield problem
+    elif found is not None:
+        yield from needs.problems(model, found)
+
+
 def problems(request: RunRequest, loader: ConfigLoader) -> Iterator[str]:
     """One sentence for each value that a run cannot have. Typed values come first, by the names they were typed by."""
     values, defaults = dict(leaves(request.config)), dict(leaves(hydra_private.defaults(request.overrides, loader)))
@@ -160,7 +196,6 @@ def problems(request: RunRequest, loader: ConfigLoader) -> Iterator[str]:
         if text.startswith("+") and not is_read(key, request.config):
             yield f"{text} has no effect: there is no setting {key}"
     if not broken:
-        yield from active_set_problems(request)
         yield from search_problems(request)
 
 
@@ -197,14 +232,4 @@ def search_problems(request: RunRequest) -> Iterator[str]:
         yield (
             f"search.metric={metric} is a score of held-out training data, because the test data choose nothing: set "
             "dataset.validation too, such as dataset.validation=0.1"
-        )
-
-
-def active_set_problems(request: RunRequest) -> Iterator[str]:
-    """An active set that leaves nothing of the batch to predict."""
-    size, batch = request.config["model"].get("active_set"), request.config["dataset"].get("batch_size")
-    if request.model in PREDICTS_ITS_BATCH and is_whole(size) and is_whole(batch) and size >= batch:
-        yield (
-            f"active_set.size={size} must be smaller than dataset.batch_size={batch}: the active set is drawn from the "
-            "batch and predicts the rest of it"
         )

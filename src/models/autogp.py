@@ -22,6 +22,7 @@ from src.gp.mixture import divergence_bound
 from src.gp.sparse import Whitened, add_jitter
 from src.models.base import Predictor, Terms
 from src.models.likelihoods import Bernoulli, Gaussian, Likelihood, RegressionNetwork, likelihood_of, samples_of
+from src.models.needs import NEEDS, inducing_problem, require, target_problem
 from src.models.options import GPOptions, LearningOptions
 from src.models.phases import Phase
 from src.models.standardised import Standardiser, kernel_of_inputs
@@ -82,10 +83,7 @@ class AutoGP(Predictor):
     def check(self, facts: Facts) -> None:
         """There are targets that the likelihood explains, and enough points to place the inducing inputs."""
         super().check(facts)
-        if self.inducing.shape[1] > self.num_data:
-            raise UserError(
-                f"model.num_inducing={self.inducing.shape[1]} must not exceed the {self.num_data} training points"
-            )
+        require(inducing_problem(self.inducing.shape[1], self.num_data))
 
     @torch.no_grad()
     def initialise(self, data: DataModule) -> None:
@@ -192,9 +190,8 @@ class AutoGP(Predictor):
 
 def target_likelihood(name: str | None, facts: Facts, noise: float) -> Likelihood:
     """The likelihood of a target by its name, or the usual one."""
-    fitting = LIKELIHOODS.get(facts.target.kind, ())
-    if not fitting:
-        raise UserError("model=autogp predicts a target, but the dataset has none")
+    require(target_problem("AutoGP", NEEDS["AutoGP"], facts.target.kind, complete=None))
+    fitting = LIKELIHOODS[facts.target.kind]
     name = name or fitting[0]
     if name not in fitting:
         raise UserError(f"model.likelihood={name} does not fit the targets: use {' or '.join(fitting)}")

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from src.data.batch import Split
 from src.data.facts import Facts
 from src.data.module import DataModule
+from src.models.needs import NEEDS, Needs, aux_problem, require
 from src.nets.mlp import mlp
 from src.runs.errors import UserError
 
@@ -65,7 +66,7 @@ class ObjectAngle(Auxiliary):
         start: Literal["pca", "random"] | None = None,
     ) -> None:
         super().__init__(facts)
-        require(facts, "object", "angle")
+        require(aux_problem("this model", NEEDS["ObjectAngle"], facts.aux))
         if start not in (None, "pca", "random"):
             raise UserError(f"model.aux.start={start} is neither pca nor random")
         self.size, self.num_angles, self.start = object_dim + 1, num_angles, start
@@ -110,7 +111,7 @@ class VideoTime(Auxiliary):
 
     def __init__(self, facts: Facts, latent_dim: int, start: Sequence[float] | None = None) -> None:
         super().__init__(facts)
-        require(facts, "video", "time")
+        require(aux_problem("this model", NEEDS["VideoTime"], facts.aux))
         last = (facts.group_size or 1) - 1
         if start is not None and not (len(start) == 2 and 0 <= start[0] < start[1] <= last):
             raise UserError(f"model.aux.start={list(start)} must be two times between 0 and {last}, the earlier first")
@@ -138,11 +139,7 @@ class Learned(Auxiliary):
 
     def __init__(self, facts: Facts, latent_dim: int, hidden: Sequence[int] = (128,)) -> None:
         super().__init__(facts)
-        if facts.aux:
-            raise UserError(
-                f"model.aux=Learned would ignore the auxiliary columns {' and '.join(facts.aux)} of this dataset; "
-                "conf/pair has settings for dataset=rotated_mnist and dataset=moving_ball"
-            )
+        require(aux_problem("this model", NEEDS["Learned"], facts.aux))
         self.size = latent_dim
         self.net = mlp(facts.shape, latent_dim, hidden)
 
@@ -162,16 +159,9 @@ class Learned(Auxiliary):
         return self.forward(x[:count], None)
 
 
-def require(facts: Facts, *names: str) -> None:
-    """Raise a UserError unless the data have these auxiliary columns."""
-    if missing := [name for name in names if name not in facts.aux]:
-        wanted, there = " and ".join(names), " and ".join(facts.aux) or "none"
-        raise UserError(f"this model needs the auxiliary columns {wanted}; the dataset has {there}, so no {missing[0]}")
-
-
 def columns(facts: Facts, aux: Tensor | None, *names: str) -> list[Tensor]:
     """Auxiliary columns [B] by their names."""
-    require(facts, *names)
+    require(aux_problem("this model", Needs(aux=names), facts.aux))
     if aux is None:
         raise UserError(f"this model needs the auxiliary columns of its points: {' and '.join(facts.aux)}")
     return [aux[:, facts.aux.index(name)] for name in names]

@@ -15,6 +15,7 @@ from src.data.facts import Facts
 from src.models.learning import Learner, Terms
 from src.models.likelihoods import Likelihood, masked, masked_log_prob
 from src.models.metric import PulledBackMetric
+from src.models.needs import needs_of, require, target_problem
 from src.models.options import LatentOptions, LearningOptions, arguments
 from src.models.posterior import (
     DRAWS,
@@ -283,12 +284,11 @@ class Predictor(Model, ABC):
         return self.num_data * (self.facts.target.size if self.facts.target.kind == "real" else 1)
 
     def check(self, facts: Facts) -> None:
-        """There must be something to predict, from complete observations."""
+        """There must be a target of the model's kind, and complete observations."""
         super().check(facts)
-        if not (facts.complete and facts.complete_test):
-            raise UserError(f"{type(self).__name__} needs complete data, but values are missing (NaN)")
-        if facts.target.kind == "none":
-            raise UserError(f"{type(self).__name__} predicts a target, but the dataset has none")
+        needs = needs_of(*(kind.__name__ for kind in type(self).__mro__))
+        complete = facts.complete and facts.complete_test
+        require(target_problem(type(self).__name__, needs, facts.target.kind, complete))
 
 
 def build(spec: Spec, facts: Facts) -> Any:

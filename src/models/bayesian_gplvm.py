@@ -33,6 +33,7 @@ from src.models.base import LatentModel, Terms, latents_of
 from src.models.inducing import How, InducingPoints, raw_scale, weight_of
 from src.models.likelihoods import decoder_likelihood, masked, predicted
 from src.models.metric import ExpectedMetric
+from src.models.needs import MINI_BATCHES, full_batch_problem, inducing_problem, require
 from src.models.options import DecoderOptions, LatentOptions, LearningOptions
 from src.models.posterior import Free, Kind, Point, Posterior, kl_to_prior, rows_of
 from src.runs.errors import UserError
@@ -100,15 +101,11 @@ class BayesianGPLVM(ExpectedMetric, InducingPoints, LatentModel):
                 f"model.likelihood={self.likelihood.name} does not fit BayesianGPLVM with model.bound={self.bound}: "
                 "svi has gaussian or bernoulli, collapsed has gaussian"
             )
-        if self.bound == "collapsed" and facts.batch_size < self.num_data:
-            raise UserError(
-                f"model.bound=collapsed needs all {self.num_data} points in every batch (dataset.batch_size=full), "
-                f"not {facts.batch_size}; model.bound=svi takes mini-batches"
-            )
+        if self.bound == "collapsed":
+            require(full_batch_problem("model.bound=collapsed", facts.batch_size, self.num_data, MINI_BATCHES))
         if not self.samples and not has_closed_form(self.kernel):
             raise UserError("this kernel has no closed-form expectations: set model.samples=1 or more, or kernel=rbf")
-        if len(self.inducing) > self.num_data:
-            raise UserError(f"model.num_inducing={len(self.inducing)} must not exceed N = {self.num_data}")
+        require(inducing_problem(len(self.inducing), self.num_data))
         if self.regularisation and len(self.inducing) <= self.latent_dim:
             raise UserError(
                 f"model.regularisation needs a covariance of the inducing inputs: model.num_inducing="

@@ -23,6 +23,7 @@ from src.models.auxiliary import ObjectAngle
 from src.models.base import Terms
 from src.models.gp_prior import GPPriorVAE
 from src.models.likelihoods import Gaussian
+from src.models.needs import OTHER_PRIOR, full_batch_problem, require
 from src.models.options import GPPriorOptions, LearningOptions
 from src.models.phases import Phase
 from src.models.posterior import Posterior, gaussian, kl_to_prior
@@ -80,11 +81,8 @@ class CasaleGPVAE(GPPriorVAE):
     def check(self, facts: Facts) -> None:
         """The exact prior takes all points at once."""
         super().check(facts)
-        if self.prior == "exact" and facts.batch_size < self.num_data:
-            raise UserError(
-                f"model.prior=exact needs all {self.num_data} points in every batch (dataset.batch_size=full), "
-                f"not {facts.batch_size}; model.prior=taylor takes mini-batches"
-            )
+        if self.prior == "exact":
+            require(full_batch_problem("model.prior=exact", facts.batch_size, self.num_data, OTHER_PRIOR))
 
     def initialise(self, data: DataModule) -> None:
         """Also expand the prior, which the first epoch does again."""

@@ -15,9 +15,9 @@ from src.data.module import DataModule
 from src.models.auxiliary import columns
 from src.models.base import LatentModel, Terms, encoder_shape
 from src.models.likelihoods import Gaussian, likelihood_of, mean_observed
+from src.models.needs import NEEDS, aux_problem, require
 from src.models.options import AutoencoderOptions, LearningOptions
 from src.models.posterior import GaussianNet, Kind, gaussian, kl_to_prior
-from src.runs.errors import UserError
 from src.runs.specs import make
 
 CONDITIONS = {"angle": 2, "time": 1}  # how many numbers tell each: an angle is told by its sine and cosine
@@ -96,7 +96,5 @@ class CVAE(LatentModel):
 
 def condition_of(facts: Facts) -> str:
     """The auxiliary column that the model is told."""
-    told = [name for name in facts.aux if name in CONDITIONS]
-    if len(told) != 1:
-        raise UserError("CVAE needs an auxiliary column `angle` or `time`, which this dataset does not have")
-    return told[0]
+    require(aux_problem("CVAE", NEEDS["CVAE"], facts.aux))
+    return next(name for name in facts.aux if name in CONDITIONS)

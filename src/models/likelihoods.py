@@ -20,6 +20,7 @@ from torch.quasirandom import SobolEngine
 from src.data.facts import Facts
 from src.gp import labels
 from src.gp.labels import Labels
+from src.models.needs import bits_problem, require
 from src.models.one_hot import OneHot
 from src.runs.errors import UserError
 
@@ -120,8 +121,7 @@ class Bernoulli(Likelihood):
 
     def check(self, facts: Facts) -> None:
         """Grey values are no bits: their cross-entropy is not a log probability."""
-        if not facts.binary:
-            raise UserError("model.likelihood=bernoulli needs binary values (0 or 1); use model.likelihood=gaussian")
+        require(bits_problem(self.name, facts.binary))
 
     def num_functions(self, size: int) -> int:
         """The logit of the second of two classes."""

@@ -13,8 +13,8 @@ from src.data.facts import Facts
 from src.gp.active_set import Estimate
 from src.models.base import Terms
 from src.models.gp_decoder import GPDecoder, check_cost
+from src.models.needs import UNBIASED, active_set_problem, full_batch_problem, require
 from src.models.posterior import Kind
-from src.runs.errors import UserError
 
 
 class SAS(GPDecoder):
@@ -26,14 +26,9 @@ class SAS(GPDecoder):
         """The active set is a part of the batch, and something must be left to predict."""
         super().check(facts)
         if self.active_set == "random":
-            if facts.batch_size < self.num_data:
-                raise UserError(
-                    f"active_set=random needs all {self.num_data} points in every batch (dataset.batch_size=full), "
-                    f"not {facts.batch_size}: its estimate is unbiased only if the active set may hold up to N - 1 "
-                    "points"
-                )
+            require(full_batch_problem("active_set=random", facts.batch_size, self.num_data, UNBIASED))
         else:
-            check_active_size(self.active_set, facts)
+            require(active_set_problem(self.active_set, facts.batch_size))
         check_cost(facts, self.active_size**2 * facts.batch_size, "set a smaller active_set or dataset.batch_size")
 
     def objective(self, batch: Batch) -> Terms:
@@ -58,12 +53,3 @@ class SAS(GPDecoder):
             x, z, mask = (part[complete_first(mask)] for part in (x, z, mask))
         estimate = gp.fixed_size(x, z, self.kernel, likelihood, self.active_set, self.num_data, mask)
         return estimate
-
-
-def check_active_size(size: int, facts: Facts) -> None:
-    """The active set is a part of the batch, and something must be left to predict."""
-    if not 1 <= size < facts.batch_size:
-        raise UserError(
-            f"active_set.size={size} must be at least 1 and smaller than the batch of {facts.batch_size}: "
-            "the active set is drawn from the batch and predicts the rest of it"
-        )

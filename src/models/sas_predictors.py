@@ -24,8 +24,8 @@ from src.gp.labels import Classes
 from src.gp.quadratic_bound import Conditioned, Logits
 from src.models.base import Predictor, Terms
 from src.models.likelihoods import Categorical, Gaussian
+from src.models.needs import active_set_problem, require
 from src.models.options import LearningOptions
-from src.models.sas import check_active_size
 from src.models.standardised import Standardiser, kernel_of_features, kernel_of_inputs
 from src.runs.errors import UserError
 from src.runs.randomness import stream
@@ -41,7 +41,6 @@ class SASPredictor(Predictor, ABC):
     Inputs are standardised; images for an encoder are only centred, since most of their pixels vary little.
     """
 
-    kind: str  # of the targets
     active_x: Tensor  # [A, *shape]
     active_y: Tensor  # [A] or [A, P]
 
@@ -67,15 +66,9 @@ class SASPredictor(Predictor, ABC):
         self.register_buffer("active_x", torch.zeros(active_set, *facts.shape))
 
     def check(self, facts: Facts) -> None:
-        """The targets must be of the model's kind, and the active set a part of the batch."""
+        """The active set is a part of the batch."""
         super().check(facts)
-        check_active_size(self.active_size, facts)
-        if facts.target.kind != self.kind:
-            other = {"real": "sas_regression", "class": "sas_classifier"}[facts.target.kind]
-            raise UserError(
-                f"{type(self).__name__} predicts {'classes' if self.kind == 'class' else 'real numbers'}, but the "
-                f"targets are {'classes' if facts.target.kind == 'class' else 'real numbers'}: use model={other}"
-            )
+        require(active_set_problem(self.active_size, facts.batch_size))
 
     def initialise(self, data: DataModule) -> None:
         """Take the moments of the inputs, and draw the active set that the checkpoint predicts from."""
@@ -106,8 +99,6 @@ class SASPredictor(Predictor, ABC):
 
 class SASRegression(SASPredictor):
     """Real targets: standardised, with one noise variance, so that all P share one covariance."""
-
-    kind = "real"
 
     def __init__(
         self,
@@ -154,7 +145,6 @@ class SASRegression(SASPredictor):
 class SASClassifier(SASPredictor):
     """P classes with softmax. The logits are GPs whose mean is the log frequency of each class."""
 
-    kind = "class"
     log_frequencies: Tensor  # [P]
 
     def __init__(

@@ -23,6 +23,7 @@ from src.gp.sparse import SparseGP
 from src.models.base import Predictor, Terms
 from src.models.inducing import How, InducingPoints, weight_of
 from src.models.likelihoods import Gaussian
+from src.models.needs import MINI_BATCHES, full_batch_problem, inducing_problem, require
 from src.models.options import GPOptions, LearningOptions
 from src.models.standardised import Standardiser, kernel_of_inputs
 from src.runs.errors import UserError
@@ -60,17 +61,11 @@ class SparseRegression(InducingPoints, Predictor):
         self.place_values(facts.target.size, learned=bound == "svi")
 
     def check(self, facts: Facts) -> None:
-        """Targets are real, the collapsed bound has full batches, and there are points for all inducing inputs."""
+        """The collapsed bound has full batches, and there are points for all inducing inputs."""
         super().check(facts)
-        if facts.target.kind != "real":
-            raise UserError("model=sparse_regression predicts real numbers: use model=autogp for classes")
-        if self.bound == "collapsed" and facts.batch_size < self.num_data:
-            raise UserError(
-                f"model.bound=collapsed needs all {self.num_data} points in every batch (dataset.batch_size=full), "
-                f"not {facts.batch_size}; model.bound=svi takes mini-batches"
-            )
-        if len(self.inducing) > self.num_data:
-            raise UserError(f"model.num_inducing={len(self.inducing)} must not exceed N = {self.num_data}")
+        if self.bound == "collapsed":
+            require(full_batch_problem("model.bound=collapsed", facts.batch_size, self.num_data, MINI_BATCHES))
+        require(inducing_problem(len(self.inducing), self.num_data))
         if self.start != "kmeans" and (
             self.inducing.shape[1] > 1 or len(self.start) != 2 or isinstance(self.start, str)
         ):

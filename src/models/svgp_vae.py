@@ -20,6 +20,7 @@ from src.gp.sparse import Statistics, Whitened, optimal_q, prior_factor, statist
 from src.models.base import Terms
 from src.models.gp_prior import Inferred, PseudoObserved
 from src.models.likelihoods import Gaussian, mean_observed, x_at
+from src.models.needs import inducing_problem, require
 from src.models.options import GPPriorOptions, LearningOptions
 from src.models.posterior import gaussian
 from src.runs.errors import UserError
@@ -64,10 +65,7 @@ class SVGPVAE(PseudoObserved):
     def check(self, facts: Facts) -> None:
         """There are more points than inducing ones, and GECO can rescale the optimiser."""
         super().check(facts)
-        if len(self.inducing) > self.num_data:
-            raise UserError(
-                f"model.num_inducing={len(self.inducing)} must not exceed the {self.num_data} training points"
-            )
+        require(inducing_problem(len(self.inducing), self.num_data))
         if self.geco is not None and not isinstance(self.make_optimizer(), Adam):
             raise UserError(
                 "model.geco rescales the moments of Adam after every step, which other optimisers do not have: "

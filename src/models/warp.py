@@ -17,6 +17,7 @@ from torch.nn.functional import softplus
 from src.data.batch import Batch
 from src.data.facts import Facts
 from src.models.likelihoods import masked, quadrature
+from src.models.needs import require, warp_problem
 from src.runs.errors import UserError
 
 MARGIN = 0.05  # a
@@ -101,8 +102,8 @@ class Warps:
 
     def check_warp(self, facts: Facts) -> None:
         """Raise a UserError unless there are grey values between 0 and 1."""
-        if self.warp is not None and (facts.scale != "image" or facts.binary):
-            raise UserError("model.warp=logit needs images with intensities between 0 and 1")
+        if self.warp is not None:
+            require(warp_problem("logit", facts.scale, facts.binary))
 
     def dequantised(self, batch: Batch) -> Batch:
         """A training batch with random noise within the levels of bytes, as u, if the model warps."""

@@ -1,7 +1,7 @@
 """Identity of a run: the settings that count, their fingerprint, and the name of the run's folder.
 
 The identity survives our own changes: settings that are null do not count, so a new option is null by default, and a
-class of ours counts by its name, so it can move to another module.
+class of ours counts by its name, so it can move to another module. A user's data file counts by its content.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from src.runs import aliases
 Config = dict[str, Any]
 Value = str | int | float | bool | None
 
+CONTENT = "content"  # the digests of a user's data files, by the option of the dataset that names the file
 CANNOT_CHANGE_NUMBERS = (
     *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root", "search"),
     *("evaluation.exact_evidence", "evaluation.evidence_points", "evaluation.evidence_precision"),  # only add metrics
@@ -34,8 +35,16 @@ def plain(config: DictConfig) -> Config:
 
 def fingerprint(config: Config) -> str:
     """Eight hex digits that differ if any setting differs that can change the run's numbers."""
-    text = json.dumps(canonical(counted(config)), sort_keys=True)
+    text = json.dumps(canonical(counted(by_content(config))), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def by_content(config: Config) -> Config:
+    """A config in which a user's data files have the digests of their content in place of their paths."""
+    if not config.get(CONTENT):
+        return config
+    others = {key: value for key, value in config.items() if key != CONTENT}
+    return {**others, "dataset": {**config["dataset"], **config[CONTENT]}}
 
 
 def counted(config: Config) -> Config:

@@ -206,9 +206,11 @@ def command() -> str:
 
 
 def git_revision() -> str | None:
-    """Revision of the code, with `-dirty` if files were edited; None outside a checkout."""
+    """Revision of the code, with `-dirty` if files were edited; None outside a checkout of it."""
     if REVISION in os.environ:
         return os.environ[REVISION] or None
+    if not (code.ROOT / ".git").exists():  # installed, perhaps inside the checkout of another project
+        return None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.check_output(command, cwd=Path(__file__).parent, text=True, stderr=subprocess.DEVNULL).strip()

@@ -10,6 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from src.runs import identity, record
+from src.runs.contents import contents
 from src.runs.identity import Config
 
 
@@ -37,7 +38,13 @@ class RunRequest:
 def request(overrides: Sequence[str], config: DictConfig, choices: dict[str, Any]) -> RunRequest:
     """A request from what Hydra composed."""
     options = choices["model"], choices["dataset"], choices.get("pair")
-    return RunRequest(list(overrides), identity.plain(config), *options)
+    return RunRequest(list(overrides), with_contents(identity.plain(config)), *options)
+
+
+def with_contents(config: Config) -> Config:
+    """A config with the digests of the user's data files, if it names any."""
+    found = contents(config["dataset"])
+    return {**config, identity.CONTENT: found} if found else config
 
 
 def of_this_process(config: DictConfig) -> RunRequest:

@@ -5,6 +5,7 @@ from tests.planting import mistake
 BATCH = ("src/data/batch.py", "tests/data/test_batch.py")
 FACTS = ("src/data/facts.py", "tests/data/test_facts.py")
 SAMPLING = ("src/data/sampling.py", "tests/data/test_sampling.py")
+KNOWN = ("src/data/known.py", "tests/data/test_known.py")
 MODULE = ("src/data/module.py", "tests/data/test_module.py")
 STANDARDISATION = ("src/data/standardisation.py", "tests/data/test_standardisation.py")
 TABLE = ("src/data/table.py", "tests/data/test_table.py")
@@ -147,7 +148,15 @@ PLANTED = [
         "complete_test=self.train.mask is None",
     ),
     mistake(
-        "a batch may be larger than the data", MODULE, "if not 1 <= self.batch_size <= len(self.train)", "if False"
+        "a batch may be larger than the data",
+        MODULE,
+        "if problem := batch_problem(self.batch_size",
+        "if False and (self",
+    ),
+    mistake("bits of images are grey values", KNOWN, 'bool(settings.get("binary")) or used.binary', "used.binary"),
+    mistake("there are fewer images of digits", KNOWN, '"Digits": images(1437)', '"Digits": images(1400)'),
+    mistake(
+        "a table's target is a class", KNOWN, '"real" if settings.get("target")', '"class" if settings.get("target")'
     ),
     mistake("a mask shows what is missing", ARRAYS, "= ~chunk.x.isnan()", "= chunk.x.isnan()"),
     mistake(

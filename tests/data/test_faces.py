@@ -128,7 +128,7 @@ def test_a_zip_file_within_a_zip_file_is_packed_anew_with_the_same_checksum(
         (scratch / "download").write_bytes(zipped(nested))
         return scratch
 
-    monkeypatch.setattr("src.data.sources.web_files", download)
+    monkeypatch.setattr("src.data.fetching.web_files", download)
     content = (drivers_zip("an address", tmp_path) / DRIVERS).read_bytes()
     assert faces.unpacked(content) == {"a .jpg": b"first", "b .jpg": b"second", TABLE: b"points"}
     flat = zipped({TABLE: b"points", "readme.txt": b"another", "x/a .jpg": b"first", "x/b .jpg": b"second"})

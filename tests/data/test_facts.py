@@ -11,13 +11,13 @@ import torch
 from src.data import mnist_million, rotated_mnist
 from src.data.arrays import Arrays
 from src.data.facts import Facts, Target
+from src.data.fetching import idx_bytes
 from src.data.files import FromFiles
 from src.data.images import CIFAR10, MNIST, Digits, FashionMNIST
 from src.data.mnist_million import MNISTMillion
 from src.data.module import DataModule
 from src.data.moving_ball import MovingBall
 from src.data.rotated_mnist import RotatedMNIST
-from src.data.sources import idx_bytes
 
 RNG = np.random.default_rng(0)
 
@@ -49,7 +49,7 @@ def test_cifar10(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = {"data": np.zeros((10, 3072), np.uint8), "labels": list(range(10))}
     contents = {**{f"data_batch_{i}": b"" for i in range(1, 6)}, "test_batch": b""}
     monkeypatch.setattr(FromFiles, "contents", lambda self: contents)
-    monkeypatch.setattr("src.data.sources.unpickle", lambda content: batch)
+    monkeypatch.setattr("src.data.fetching.unpickle", lambda content: batch)
     facts = facts_of(CIFAR10("nowhere", batch_size=5))
     assert facts == Facts(shape=(3, 32, 32), num_train=50, batch_size=5, target=Target("class", 10), levels=256)
 

@@ -11,8 +11,8 @@ from scipy import ndimage
 
 from src.data import rotated_mnist
 from src.data.batch import Split
+from src.data.fetching import idx_bytes
 from src.data.rotated_mnist import RotatedMNIST, draw, rotations
-from src.data.sources import idx_bytes
 from src.models.auxiliary import principal_scores
 from src.runs.errors import UserError
 from tests.configs import composed

@@ -16,7 +16,15 @@ PLANTED = [
         "isinstance(value, int)",
     ),
     mistake("infinite numbers are numbers", VALUES, ' and abs(value) < float("inf")', ""),
-    mistake("an active set may fill its batch", VALUES, "and size >= batch", "and size > batch"),
+    mistake("a file that is not there is no problem", VALUES, "if not path.is_file():", "if False:"),
+    mistake("references are resolved too early", CELLS, "OmegaConf.to_container(node)", "list(node)"),
+    mistake("facts rule nothing out", VALUES, "elif found is not None:", "elif found is None:"),
+    mistake(
+        "sizes that do not fit are let through", VALUES, "if problem := size_problem(data, found):", "if problem := 0:"
+    ),
+    mistake(
+        "a name on the command line is looked up at once", CELLS, "if OmegaConf.is_config(node) else node", "and node"
+    ),
     mistake("settings that nothing reads are added", VALUES, 'any("_target_" in node for node in nodes)', "True"),
     mistake("an edited copy is used again", FREEZE, "if not copy.exists():", "if not folder.exists():"),
     mistake(

@@ -69,3 +69,8 @@ def test_a_changed_default_is_another_run(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("noise: 0.1", "noise: 0.2"))
     after = command("src.plan", "model=sas,vae", cwd=tmp_path, code=copy).stdout
     assert before.splitlines()[0] != after.splitlines()[0] and before.splitlines()[1] == after.splitlines()[1]
+
+
+def test_references_are_resolved_in_the_cells() -> None:
+    first, second = cells(["kernel=rbf,matern52", "model=gp_vae", "dataset=moving_ball", "model.kernel=${kernel}"])
+    assert first.config["model"]["kernel"] == first.config["kernel"] != second.config["model"]["kernel"]

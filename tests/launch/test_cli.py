@@ -11,6 +11,7 @@ import pytest
 
 from src.launch.cli import CONF, PLUGINS, groups, help_text, hints, missing_plugin
 from tests.configs import composed
+from tests.launch.commands import environment
 
 
 def test_every_option_has_a_description_in_the_help() -> None:
@@ -71,7 +72,7 @@ def heavy_modules(module: str, *arguments: str, cwd: Path) -> tuple[subprocess.C
         "finally: print('HEAVY', *(name for name in heavy if name in sys.modules))"
     )
     command = [sys.executable, "-c", code, module, " ".join(HEAVY), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    result = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment())
     return result, set(result.stdout.split("HEAVY")[-1].split())
 
 

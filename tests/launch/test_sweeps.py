@@ -39,11 +39,12 @@ def test_three_failures_of_four_cells_are_named_and_only_they_run_again(tmp_path
     arguments = ["-m", "dataset=array", arrays, *TINY]
     first = command("src.train", *arguments, cwd=tmp_path)
     assert first.returncode == 1, first.stderr
-    assert "4 cells: 3 failed, 1 done" in first.stdout
+    assert "4 cells: 2 failed, 1 done, 1 rejected" in first.stdout, first.stdout
+    assert "dataset.train=1.npy does not exist" in first.stdout
     failures = [line.split() for line in first.stdout.splitlines() if line.startswith("  failed")]
     logs = [Path(tmp_path / words[-1]).read_text() for words in failures]
-    assert len(failures) == 3 and all("Traceback" in log for log in logs)
-    assert "1.npy" in logs[0] and "2.npy" in logs[1] and "errors.NumericalError: " in logs[2]
+    assert len(failures) == 2 and all("Traceback" in log for log in logs)
+    assert "2.npy" in logs[0] and "errors.NumericalError: " in logs[1]
     for number in (1, 2, 3):
         np.save(tmp_path / f"{number}.npy", good[number])
     times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("outputs/*/metrics.json")}
@@ -58,9 +59,17 @@ def test_three_failures_of_four_cells_are_named_and_only_they_run_again(tmp_path
 
 def test_fail_fast_begins_no_further_cell(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(140, 5)).astype(np.float32))
+    (tmp_path / "none.npy").write_bytes(b"not an array")
     arguments = ["-m", "dataset=array", "dataset.train=x.npy,none.npy", "seed=0,1", "fail_fast=true", *TINY]
     result = command("src.train", *arguments, cwd=tmp_path)
     assert result.returncode == 1 and "4 cells: 2 done, 1 failed, 1 missing" in result.stdout, result.stdout
+
+
+def test_an_impossible_cell_stops_a_sweep_that_is_to_stop_at_failures(tmp_path: Path) -> None:
+    arguments = ["-m", "model=sas,sas_regression", "fail_fast=true", *TINY]
+    result = command("src.train", *arguments, cwd=tmp_path)
+    assert result.returncode == 1 and "SASRegression predicts real numbers" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sweep_is_frozen_and_can_be_cancelled_and_continued(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ WRONG = {
     "active_set.size=oops": "active_set.size=oops must be a whole number of at least 1, or random",
     "active_set.size=0": "active_set.size=0 must be a whole number of at least 1, or random",
     "model=vae active_set.size=oops": "active_set.size=oops must be",
-    "active_set.size=512": "active_set.size=512 must be smaller than dataset.batch_size=512: the active set is drawn",
-    "model=sas_classifier active_set.size=600": "active_set.size=600 must be smaller than dataset.batch_size=512",
     "optimizer.lr=1x-2": "optimizer.lr=1x-2 must be a number above 0",
     "optimizer.lr=-1": "optimizer.lr=-1 must be a number above 0",
     "optimizer.lr=inf": "optimizer.lr=inf must be a number above 0",
@@ -41,6 +39,23 @@ WRONG = {
     "+foo=1": "+foo=1 has no effect: there is no setting foo",
     "+evaluation.sets=1": "+evaluation.sets=1 has no effect: there is no setting evaluation.sets",
 }
+IMPOSSIBLE = {
+    "active_set.size=512": "active_set.size=512 must be at least 1 and smaller than the batch of 512 (dataset.batch",
+    "model=sas_classifier active_set.size=600": "active_set.size=600 must be at least 1 and smaller than the batch of",
+    "dataset=toy_curve": "active_set.size=200 must be at least 1 and smaller than the batch of 100",
+    "dataset.max_train=100": "dataset.batch_size=512 must lie between 1 and the 100 training points",
+    "dataset=array": "dataset.train is missing: name your file",
+    "dataset=array dataset.train=no/x.npy": "dataset.train=no/x.npy does not exist (looked for /",
+    "dataset=table dataset.train=README.md dataset.test=x.csv": "dataset.test=x.csv does not exist",
+    "model=sas_regression": "SASRegression predicts real numbers, but the targets are classes: use model=sas_class",
+    "model=sas_classifier dataset=flights": "SASClassifier predicts classes, but the targets are real numbers: use",
+    "model=autogp dataset=frey": "AutoGP predicts a target, but the dataset has none",
+    "model=autogp dataset.missing.fraction=0.5": "AutoGP needs complete data, but values are missing",
+    "model=gp_vae": "this model needs the auxiliary columns video and time; the dataset has none, so no video",
+    "model=casale_gp_vae dataset=moving_ball": "this model needs the auxiliary columns object and angle; the dataset",
+    "model=cvae": "CVAE needs an auxiliary column `angle` or `time`; the dataset has none",
+    "model.likelihood=bernoulli": "model.likelihood=bernoulli needs binary values (0 or 1)",
+}
 RIGHT = [
     "",
     "active_set=random dataset.batch_size=full",
@@ -52,7 +67,9 @@ RIGHT = [
     "encoder.hidden=[64] model.samples=0 model=bayesian_gplvm",
     "+model.posterior=full +trainer.limit_train_batches=2 +optimizer.algorithm.eps=1e-7",  # what is built checks them
     "trainer.max_time=00:00:01:00 paths.outputs=elsewhere logger=wandb group=mine",
-    "model=gp_vae model.kernel=${kernel}",
+    "model=gp_vae dataset=moving_ball model.kernel=${kernel}",
+    "model=sas_regression dataset=flights",
+    "model=sas_classifier dataset=table dataset.train=README.md dataset.label=x",
 ]
 
 
@@ -70,7 +87,16 @@ def test_a_wrong_value_is_one_sentence(line: str, loader: ConfigLoader) -> None:
 
 @pytest.mark.parametrize("line", RIGHT)
 def test_right_values_pass(line: str, loader: ConfigLoader) -> None:
-    assert list(values.problems(cells.compose(line.split(), loader), loader)) == []
+    run = cells.compose(line.split(), loader)
+    assert [*values.problems(run, loader), *values.pair_problems(run)] == []
+
+
+@pytest.mark.parametrize("line", IMPOSSIBLE)
+def test_an_impossible_pair_is_one_sentence(line: str, loader: ConfigLoader) -> None:
+    run = cells.compose(line.split(), loader)
+    assert next(values.pair_problems(run)).startswith(IMPOSSIBLE[line])
+    with pytest.raises(UserError):
+        values.check_pair(run)
 
 
 def test_a_check_raises_the_first_problem() -> None:
@@ -83,10 +109,11 @@ def test_every_default_follows_its_rule() -> None:
     assert values.first_problems(cells.cells([f"model={models}"])) == {}
 
 
-@pytest.mark.parametrize("arguments", [["seed=abc"], ["-m", "seed=0,abc"]])
+@pytest.mark.parametrize("arguments", [["seed=abc"], ["-m", "seed=0,abc"], ["model=sas_regression"]])
 def test_a_wrong_value_stops_a_command_before_torch(arguments: list[str], tmp_path: Path) -> None:
     result, loaded = heavy_modules("src.train", *arguments, cwd=tmp_path)
-    assert result.returncode == 1 and "must be a whole number of at least" in result.stderr
+    sentence = "but the targets are classes" if "=sas" in arguments[0] else "must be a whole number of at least"
+    assert result.returncode == 1 and sentence in result.stderr
     assert loaded == set() and "Traceback" not in result.stderr and list(tmp_path.iterdir()) == []
 
 
@@ -99,3 +126,10 @@ def test_a_plan_names_the_cell_with_a_wrong_value(tmp_path: Path) -> None:
     assert wrong.startswith("! rejected     sas-digits-oops-s0-") and wrong.endswith(
         "must be a whole number of at least 1, or random"
     )
+
+
+def test_a_plan_names_the_cell_with_an_impossible_pair(tmp_path: Path) -> None:
+    result = command("src.plan", "-m", "model=gp_vae", "dataset=digits,moving_ball", cwd=tmp_path)
+    wrong, right, *_ = result.stdout.splitlines()
+    assert result.returncode == 1 and right.startswith(". missing      gp_vae-moving_ball"), result.stderr
+    assert wrong.startswith("! rejected     gp_vae-digits-s0-") and wrong.endswith("so no video")

@@ -10,6 +10,7 @@ AUXILIARY, TEST_AUXILIARY = "src/models/auxiliary.py", "tests/models/test_auxili
 OPTIONS, TEST_OPTIONS = "src/models/options.py", "tests/models/test_options.py"
 GP_DECODER, TEST_GP_DECODER = "src/models/gp_decoder.py", "tests/models/test_gp_decoder.py"
 GP_PRIOR, TEST_GP_PRIOR = "src/models/gp_prior.py", "tests/models/test_gp_prior.py"
+NEEDS, TEST_NEEDS = "src/models/needs.py", "tests/models/test_needs.py"
 SAS, TEST_SAS = "src/models/sas.py", "tests/models/test_sas.py"
 SAS_PREDICTORS, TEST_SAS_PREDICTORS = "src/models/sas_predictors.py", "tests/models/test_sas_predictors.py"
 BAYESIAN_SAS, TEST_BAYESIAN_SAS = "src/models/bayesian_sas.py", "tests/models/test_bayesian_sas.py"
@@ -135,8 +136,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "incomplete data are let through",
         BASE,
-        "if not (facts.complete and facts.complete_test):",
-        "if facts.complete and not facts.shape:",
+        "complete = facts.complete and facts.complete_test",
+        "complete = True",
         TEST_BASE,
     ),
     (
@@ -344,7 +345,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ),
     ("a mask that multiplies", LIKELIHOODS, "torch.where(mask, values, 0.0)", "values * mask", TEST_LIKELIHOODS),
     ("NaN behind the mask", LIKELIHOODS, "torch.where(mask, x, torch.zeros_like(x))", "x", TEST_LIKELIHOODS),
-    ("grey values as bits", LIKELIHOODS, "if not facts.binary:", "if facts.binary:", TEST_LIKELIHOODS),
+    ("grey values as bits", LIKELIHOODS, "bits_problem(self.name, facts.binary)", "None", TEST_LIKELIHOODS),
     ("weights that add up", LIKELIHOODS, "f[..., :-1] * f[..., -1:]", "f[..., :-1] + f[..., -1:]", TEST_LIKELIHOODS),
     (
         "the node's variance forgotten",
@@ -456,8 +457,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "the last frame is beyond the video",
         AUXILIARY,
-        "(self.facts.group_size or 1) - 1, count",
-        "self.facts.group_size or 1, count",
+        "last = (facts.group_size or 1) - 1",
+        "last = facts.group_size or 1",
         TEST_AUXILIARY,
     ),
     ("absent frames are frame 0", AUXILIARY, "padding_value=-1", "padding_value=0", TEST_AUXILIARY),
@@ -544,11 +545,15 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         '{"active": 0 * active, "rest": rest}',
         TEST_SAS,
     ),
+    ("any target will do", NEEDS, "or kind in needs.targets", "or kind", TEST_NEEDS),
+    ("auxiliary columns may be ignored", NEEDS, "if needs.without_aux and aux:", "if False:", TEST_NEEDS),
+    ("a warp of bits", NEEDS, '(scale != "table" and not binary)', 'scale != "table"', TEST_NEEDS),
+    ("what is not known rules out", NEEDS, "or binary is not False", "or binary", TEST_NEEDS),
     (
         "an active set of the whole batch",
-        SAS,
-        "1 <= size < facts.batch_size",
-        "1 <= size <= facts.batch_size",
+        NEEDS,
+        "1 <= size < batch_size",
+        "1 <= size <= batch_size",
         TEST_SAS,
     ),
     (

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from src.data import rotated_mnist
+from src.data.fetching import idx_bytes
 from src.data.rotated_mnist import RotatedMNIST
-from src.data.sources import idx_bytes
 
 OBJECTS = 20
 

@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 
 from src.data.batch import split_of
 from src.data.facts import Facts
-from src.models.auxiliary import Learned, ObjectAngle, VideoTime, columns, principal_scores, require
+from src.models.auxiliary import Learned, ObjectAngle, VideoTime, columns, principal_scores
 from src.runs.errors import UserError
 from tests.models.builders import far_curve, little_views
 
@@ -147,7 +147,7 @@ def test_columns_that_are_missing_are_named() -> None:
     with pytest.raises(UserError, match="the dataset has object and angle, so no video"):
         VideoTime(VIEWS, 2)
     with pytest.raises(UserError, match="the dataset has video and time, so no angle"):
-        require(BALL, "time", "angle")
+        columns(BALL, None, "time", "angle")
     with pytest.raises(UserError, match="needs the auxiliary columns of its points: video and time"):
         VideoTime(BALL, 2)(torch.empty(2, 6), None)
     with pytest.raises(UserError, match="would ignore the auxiliary columns object and angle"):

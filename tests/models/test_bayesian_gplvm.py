@@ -238,7 +238,7 @@ def test_inducing_inputs_and_q_of_u_learn_as_the_gp_does() -> None:
     [
         (["model.bound=collapsed"], 20, "needs all 60 points in every batch"),
         (["kernel=matern52"], None, "no closed-form expectations: set model.samples=1"),
-        (["model.num_inducing=61"], None, "must not exceed N = 60"),
+        (["model.num_inducing=61"], None, "must not exceed the 60 training points"),
     ],
 )
 def test_what_cannot_work_is_refused(overrides: list[str], batch_size: int | None, reason: str) -> None:

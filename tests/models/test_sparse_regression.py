@@ -190,7 +190,7 @@ def test_the_evenly_spaced_inducing_inputs_of_the_paper_have_its_numbers() -> No
     ("options", "batch_size", "reason"),
     [
         ({"bound": "collapsed"}, 4, "needs all 12 points in every batch"),
-        ({"num_inducing": 13}, None, "must not exceed N = 12"),
+        ({"num_inducing": 13}, None, "must not exceed the 12 training points"),
         ({"start": [0, 1]}, None, "is neither kmeans nor, for data with one input, an interval"),
         ({"start": "even"}, None, "model.start=even is neither kmeans nor"),
         ({"inducing": "still"}, None, "model.inducing=still is neither free nor fixed"),
@@ -204,5 +204,7 @@ def test_what_cannot_work_is_refused(options: dict[str, Any], batch_size: int | 
 
 def test_classes_are_refused() -> None:
     data = Given(far_curve(N), y=torch.arange(N) % 2)
-    with pytest.raises(UserError, match="predicts real numbers: use model=autogp for classes"):
+    with pytest.raises(
+        UserError, match="predicts real numbers, but the targets are classes: use model=sas_classifier or"
+    ):
         sparse(data)

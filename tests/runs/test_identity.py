@@ -114,3 +114,11 @@ def test_the_settings_are_what_counts_without_seeds() -> None:
     settings = identity.settings(composed("model=sas", "seed=3", "encoder.hidden=[8,4]"))
     assert settings["model.encoder.hidden"] == "[8, 4]" and settings["trainer.max_epochs"] == 150
     assert not {name for name in settings if name.endswith("seed")} and not DO_NOT_COUNT & settings.keys()
+
+
+def test_a_users_file_counts_by_its_content_wherever_it_is() -> None:
+    config = composed("dataset=array", "dataset.train=here/x.npy")
+    moved = composed("dataset=array", "dataset.train=there/y.npy")
+    assert fingerprint({**config, "content": {"train": "1a"}}) == fingerprint({**moved, "content": {"train": "1a"}})
+    assert fingerprint({**config, "content": {"train": "1a"}}) != fingerprint({**config, "content": {"train": "2b"}})
+    assert fingerprint(config) != fingerprint(moved)  # as long as there is no such file
