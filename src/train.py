@@ -48,12 +48,19 @@ def is_sweep() -> bool:
     return not searches and (options.multirun or any(text.startswith("+sweep=") for text in options.overrides))
 
 
+def print_table(cells: list[RunRequest]) -> None:
+    """Print a table of the cells of a sweep; it is imported now, since it loads torch."""
+    from src.report.terminal import print_sweep
+
+    print_sweep(cells)
+
+
 def main() -> None:
     """Start a run or a sweep, or print our own help, since Hydra's takes a second."""
     if command_line().help:
         print(help_text())
     elif is_sweep():
-        answer(lambda: sweeps.start(command_line().overrides))
+        answer(lambda: sweeps.start(command_line().overrides, print_table))
     else:
         answer(lambda: check_names(command_line().overrides))
         task()

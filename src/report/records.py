@@ -59,6 +59,11 @@ class Run:
         size: Value = self.config["model"].get("active_set")
         return size
 
+    @property
+    def epochs(self) -> int:
+        """The epochs that were asked for."""
+        return int((self.config.get("trainer") or {}).get("max_epochs") or 0)
+
     @cached_property
     def settings(self) -> dict[str, Value]:
         """Everything that can change the numbers, without the seed."""
@@ -230,7 +235,7 @@ def find(outputs: Path, wanted: str) -> Run:
 
 
 def representatives(candidates: Iterable[Run]) -> list[Run]:
-    """One finished run per dataset and model, for maps: the lowest seed, the largest active set, the newest."""
+    """One finished run per dataset and model, for maps: the most epochs, the largest active set, the lowest seed."""
     best: dict[tuple[str, str], Run] = {}
     for run in sorted(candidates, key=prominence):
         if run.status == "done":
@@ -238,18 +243,31 @@ def representatives(candidates: Iterable[Run]) -> list[Run]:
     return [best[key] for key in sorted(best)]
 
 
-def prominence(run: Run) -> tuple[bool, int, float, str]:
-    """Sorts the run to show last; runs without anything to show come first."""
+def prominence(run: Run) -> tuple[bool, float, float, int, str]:
+    """Sorts the run to show last, never by a score; runs without anything to show come first."""
     size = run.active_set if isinstance(run.active_set, int) else 0
-    return (run.folder / "explorer.npz").exists(), -run.seed, size, str(run.record.get("started"))
+    return (run.folder / "explorer.npz").exists(), run.epochs, size, -run.seed, str(run.record.get("started"))
 
 
-def of_sweep(found: Iterable[Run], name: str, overrides: list[str]) -> list[Run]:
+def of_sweep(found: Iterable[Run], arguments: list[str]) -> list[Run]:
     """The runs of a sweep, with stand-ins of status `missing` for cells that never ran."""
     from src.launch.cells import cells
 
     by_name = {run.name: run for run in found}
-    return [by_name.get(cell.folder.name) or never_ran(cell) for cell in cells([f"+sweep={name}", *overrides])]
+    return [by_name.get(cell.folder.name) or never_ran(cell) for cell in cells(arguments)]
+
+
+def of_cells(cells: Iterable[RunRequest]) -> list[Run]:
+    """The runs of cells that are where they should be, whatever their status."""
+    return [run_of(cell) for cell in cells]
+
+
+def run_of(cell: RunRequest) -> Run:
+    """The run of a cell, or its stand-in."""
+    try:
+        return read_run(cell.folder)
+    except (OSError, ValueError, yaml.YAMLError):
+        return never_ran(cell)
 
 
 def never_ran(cell: RunRequest) -> Run:

@@ -140,7 +140,7 @@ def test_maps_are_of_finished_runs_of_the_lowest_seed_and_the_largest_active_set
 
 
 def test_a_sweep_is_its_cells_whether_they_ran_or_not(tmp_path: Path) -> None:
-    cells = records.of_sweep([], "smoke", ["model=sas,vae"])
+    cells = records.of_sweep([], ["+sweep=smoke", "model=sas,vae"])
     assert {run.status for run in cells} == {"missing"}
     assert sorted((run.model, run.active_set) for run in cells) == [("sas", 50), ("sas", 100), ("vae", None)]
     ran = next(run for run in cells if run.model == "vae")
@@ -148,7 +148,7 @@ def test_a_sweep_is_its_cells_whether_they_ran_or_not(tmp_path: Path) -> None:
     write_run(tmp_path, model="vae", dataset="digits", folder=ran.name)
     other = write_run(tmp_path, model="vae", dataset="mnist")
     (folder / "record.json").write_text(json.dumps({"status": "failed"}))
-    again = records.of_sweep(records.read(tmp_path).runs, "smoke", ["model=sas,vae"])
+    again = records.of_sweep(records.read(tmp_path).runs, ["+sweep=smoke", "model=sas,vae"])
     assert [run.status for run in again if run.model == "vae"] == ["failed"]
     assert other.name not in {run.name for run in again}
 
