@@ -10,6 +10,7 @@ from src.report.labels import label, metric_of, number
 from src.report.records import Run, differing
 from src.runs.published import Place, numbers
 
+WITHOUT = "without it"  # the status of a finished run that lacks a metric
 TRAINING = tuple(
     f"dataset.{name}"
     for name in ("batch_size", "batch_videos", "steps_per_epoch", "fresh", "max_train", "validation", "name")
@@ -129,7 +130,7 @@ def repetition(same: Sequence[Run]) -> str:
 
 def status(run: Run, metric: str) -> str:
     """A run's status; a finished run may lack a metric."""
-    return "without it" if run.status == "done" and metric not in run.metrics else run.status
+    return WITHOUT if run.status == "done" and metric not in run.metrics else run.status
 
 
 def competition(place: Place, groups: Sequence[Sequence[Run]]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from src.report import significance
-from src.report.cells import Cell, by_precedence, ours_at, ours_text
+from src.report.cells import WITHOUT, Cell, by_precedence, ours_at, ours_text
 from src.report.keys import key_of, value_of
 from src.report.labels import label, short
 from src.report.records import Run, differing
@@ -123,8 +123,8 @@ def composed(
 
 
 def text_of(cell: Cell, mark: str, remarks: Sequence[str]) -> str:
-    """A cell with its mark and the numbers of its remarks; nothing if no run belongs to it."""
-    if not cell.is_filled:
+    """A cell with its mark and the numbers of its remarks; nothing if no run could have a value there."""
+    if not cell.values and {status for status, _ in cell.others} <= {WITHOUT}:
         return ""
     return ours_text(cell) + mark + "".join(f" [{remarks.index(text) + 1}]" for text in cell.remarks)
 

@@ -18,7 +18,7 @@ Config = dict[str, Any]
 Value = str | int | float | bool | None
 
 CANNOT_CHANGE_NUMBERS = (
-    *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root"),
+    *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root", "dataset.name"),
     *("evaluation.exact_evidence", "evaluation.evidence_points", "evaluation.evidence_precision"),  # only add metrics
     "evaluation.refine",  # likewise
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),

@@ -87,6 +87,13 @@ def test_settings_seeds_and_metrics_can_be_rows_or_columns(tmp_path: Path) -> No
     assert [row.label for row in own_table(runs, ["latent_dim"], ["model"], ["rmse"]).rows] == ["latent_dim = 2"]
 
 
+def test_scores_that_a_model_cannot_have_are_empty(tmp_path: Path) -> None:
+    write_run(tmp_path, "sas_classifier", metrics={"error_rate": 0.1})
+    write_run(tmp_path, "vae", active_set=None)
+    table = own_table(records.read(tmp_path).runs, ["model"], metrics=["error_rate"])
+    assert [row.texts for row in table.rows] == [["0.1000 (1)"], [""]]
+
+
 def test_failed_runs_are_counted_and_numbers_are_in_order(tmp_path: Path) -> None:
     for size in (1000, 50, 400):
         write_run(tmp_path, "sas", active_set=size, status="failed" if size == 50 else "done")
