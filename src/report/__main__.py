@@ -153,9 +153,10 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
 
         drawn = figures.draw(found.runs, shown, folder / "figures")
     if "html" in options.format:
-        from src.report import page
+        from src.report import page, page_tables
 
-        write_whole(folder / FILES["html"], page.page(outputs, found, shown, filled, drawn))
+        tabled = page_tables.tables_of_page(found.runs, own, bool(options.sweep))
+        write_whole(folder / FILES["html"], page.page(outputs, found, shown, tabled, drawn))
     tell(found.skipped, found.runs, shown, [folder / FILES[name] for name in options.format])
 
 
@@ -225,7 +226,7 @@ def tell(skipped: dict[str, str], runs: "list[Run]", shown: "list[Run]", paths: 
         print(f"skipped {name}: {reason}")
     for run in shown:
         if not (run.folder / "explorer.npz").exists():
-            print(f"no latent map of {run.name}: no explorer.npz, which newer runs write")
+            print(f"no latent map of {run.name}: no explorer.npz, which runs with latents write")
     for path in paths:
         print(path)
 

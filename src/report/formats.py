@@ -16,6 +16,7 @@ BEFORE, AFTER = ("table", "row"), (
     "mean", "sd", "runs", "not_done", "published", "published_sd", "difference", "verdict", "remarks",
 )  # fmt: skip
 FIRST, LAST = ("model", "dataset", "active_set"), ("metric",)  # the order of levels in CSV; others are between these
+WORDS = re.compile("[a-z]{3}")  # in place of a number: 1 failed, missing
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "\N{MINUS SIGN}": r"$-$", "<": "$<$",
@@ -163,7 +164,7 @@ def html_head(names: list[str]) -> str:
 def html_row(row: Row) -> str:
     """One line, with the verdicts as classes."""
     cells = "".join(
-        f'<td class="{verdict or ("" if "." in text else "gap")}">{escape(text)}</td>'
+        f'<td class="{verdict or ("gap" if WORDS.search(text) else "")}">{escape(text).replace("± ", "±&nbsp;")}</td>'
         for text, verdict in zip(row.texts, row.verdicts, strict=True)
     )
     return f'<tr class="{row.kind}"><th scope="row">{escape(row.label)}</th>{cells}</tr>'

@@ -6,12 +6,11 @@ from difflib import get_close_matches
 from src.report import significance
 from src.report.cells import WITHOUT, Cell, by_precedence, ours_at, ours_text
 from src.report.keys import key_of, value_of
-from src.report.labels import label, short
+from src.report.labels import label, order, short
 from src.report.records import Run, differing
 from src.report.settings import overview_metrics
 from src.report.tables import NOTE, Row, Table
 from src.runs.errors import UserError
-from src.runs.identity import Value
 from src.runs.published import Place
 
 TITLE = "Your experiments"
@@ -34,7 +33,19 @@ def own_table(
     wanted = checked_metrics(metrics, runs)
     lines, heads = places_of(down, runs, wanted), places_of(across, runs, wanted)
     cells = [[ours_at({**line, **head}, at({**line, **head}, runs)) for head in heads] for line in lines]
+    lines, cells = without_empty(lines, cells)
     return composed(lines, heads, cells, also_differ(cells, runs, [*down, *across]))
+
+
+def without_empty(lines: Sequence[Place], cells: Sequence[list[Cell]]) -> tuple[list[Place], list[list[Cell]]]:
+    """The rows in which some run has a value or could have one."""
+    kept = [i for i, line in enumerate(cells) if not all(map(is_empty, line))]
+    return [lines[i] for i in kept], [cells[i] for i in kept]
+
+
+def is_empty(cell: Cell) -> bool:
+    """Whether no run could have a value in a cell."""
+    return not cell.values and {status for status, _ in cell.others} <= {WITHOUT}
 
 
 def levels_of(names: Iterable[str], runs: Sequence[Run]) -> list[str]:
@@ -81,13 +92,6 @@ def places_of(levels: Sequence[str], runs: Sequence[Run], metrics: Sequence[str]
     return [{**place, "metric": name} for place in places for name in metrics] if "metric" in levels else list(places)
 
 
-def order(value: Value) -> tuple[int, float, str]:
-    """Sort key: nothing, then numbers by value, then words."""
-    if value is None:
-        return 0, 0.0, ""
-    return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, value)
-
-
 def at(place: Place, runs: Iterable[Run]) -> list[Run]:
     """The runs that belong into a place."""
     return [run for run in runs if all(value_of(run, key) == place[key] for key in place if key != "metric")]
@@ -124,7 +128,7 @@ def composed(
 
 def text_of(cell: Cell, mark: str, remarks: Sequence[str]) -> str:
     """A cell with its mark and the numbers of its remarks; nothing if no run could have a value there."""
-    if not cell.values and {status for status, _ in cell.others} <= {WITHOUT}:
+    if is_empty(cell):
         return ""
     return ours_text(cell) + mark + "".join(f" [{remarks.index(text) + 1}]" for text in cell.remarks)
 

@@ -81,13 +81,14 @@ class Run:
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
-        """Loss, seconds and what was watched of every epoch, from `history.csv`; empty if it is not complete."""
+        """Every value of every epoch, from `history.csv`; empty if it is not complete or has no loss or seconds."""
         try:
             with (self.folder / "history.csv").open(newline="") as file:
                 head, *rows = csv.reader(file)
-            names = ["loss", "seconds", *(name for name in head if name.startswith("watched_"))]
-            places = [head.index(name) for name in names]
-            return [{name: float(row[at]) for name, at in zip(names, places, strict=True)} for row in rows]
+            if not {"loss", "seconds"} <= set(head):
+                return []
+            kept = [(name, at) for at, name in enumerate(head) if name not in ("epoch", "step")]
+            return [{name: float(row[at]) for name, at in kept} for row in rows]
         except (OSError, ValueError, IndexError):
             return []
 

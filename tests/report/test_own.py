@@ -90,8 +90,9 @@ def test_settings_seeds_and_metrics_can_be_rows_or_columns(tmp_path: Path) -> No
 def test_scores_that_a_model_cannot_have_are_empty(tmp_path: Path) -> None:
     write_run(tmp_path, "sas_classifier", metrics={"error_rate": 0.1})
     write_run(tmp_path, "vae", active_set=None)
-    table = own_table(records.read(tmp_path).runs, ["model"], metrics=["error_rate"])
-    assert [row.texts for row in table.rows] == [["0.1000 (1)"], [""]]
+    runs = records.read(tmp_path).runs
+    assert texts(own_table(runs, ["model"], metrics=["error_rate"])) == {"SAS classifier": ["0.1000 (1)"]}
+    assert texts(own_table(runs, ["model"], metrics=["error_rate", "rmse"]))["VAE"] == ["", "0.2000 (1)"]
 
 
 def test_failed_runs_are_counted_and_numbers_are_in_order(tmp_path: Path) -> None:

@@ -129,12 +129,15 @@ def test_runs_are_found_by_path_name_or_fingerprint(tmp_path: Path, monkeypatch:
         records.find(tmp_path, folder.name)
 
 
-def test_maps_are_of_finished_runs_of_the_lowest_seed_and_the_largest_active_set(tmp_path: Path) -> None:
+def test_maps_are_of_finished_runs_with_the_most_epochs_the_largest_active_set_and_the_lowest_seed(
+    tmp_path: Path,
+) -> None:
     for seed in (0, 1):
         for size in (100, 400):
             write_run(tmp_path, seed=seed, active_set=size)
     write_run(tmp_path, seed=0, active_set=800, status="failed")
-    write_run(tmp_path, model="vae", active_set=None, seed=2)
+    write_run(tmp_path, model="vae", active_set=None, seed=0, epochs=3)
+    write_run(tmp_path, model="vae", active_set=None, seed=2, epochs=30)
     chosen = records.representatives(records.read(tmp_path).runs)
     assert [(run.model, run.seed, run.active_set) for run in chosen] == [("bayesian_sas", 0, 400), ("vae", 2, None)]
 
