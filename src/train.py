@@ -61,12 +61,19 @@ def asks_for_information() -> bool:
     return bool(options.hydra_help or options.cfg or options.info)
 
 
+def print_table(cells: list[RunRequest]) -> None:
+    """Print a table of the cells of a sweep; it is imported now, since it loads torch."""
+    from src.report.terminal import print_sweep
+
+    print_sweep(cells)
+
+
 def main() -> None:
     """Start a run or a sweep, or print our own help, since Hydra's takes a second."""
     if command_line().help:
         print(help_text())
     elif is_sweep():
-        answer(lambda: sweeps.start(command_line().overrides))
+        answer(lambda: sweeps.start(command_line().overrides, print_table))
     elif is_search():
         answer(lambda: optuna_study.start(command_line().overrides))
     else:

@@ -43,9 +43,11 @@ class Arrays(DataModule):
         test: str | None = None,
         train_labels: str | None = None,
         test_labels: str | None = None,
+        name: str | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(**options)
+        self.name = name
         self.paths = {"train": train, "test": test, "train_labels": train_labels, "test_labels": test_labels}
 
     def load(self) -> tuple[Split, Split]:

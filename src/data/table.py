@@ -83,9 +83,11 @@ class Table(DataModule):
         layer: str | None = None,
         standardise: bool = True,
         one_hot: Sequence[str] | None = None,
+        name: str | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(**options)
+        self.name = name
         self.files, self.layer, self.standardise = (train, test), layer, standardise
         self.categories = as_names(one_hot)
         if self.categories and (standardise or columns is not None):

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -19,11 +19,12 @@ from src.runs import files, record, request
 from src.runs.errors import Interrupted, UserError
 from src.runs.request import RunRequest
 
+Conclusion = Callable[[list[RunRequest]], None]  # what a command says of all cells at the end
 STOP = "stop"  # a file in the folder of a sweep's launch: no further cell starts
 
 
-def start(arguments: list[str]) -> None:
-    """Compose every cell, run those that are left, and exit with 1 if any cell is not done."""
+def start(arguments: list[str], conclude: Conclusion | None = None) -> None:
+    """Compose every cell, run those that are left, conclude, and exit with 1 if any cell is not done."""
     home = Path(os.environ.get(record.HOME, Path.cwd()))
     os.chdir(home)
     sweep = cells.read(arguments)
@@ -46,7 +47,10 @@ def start(arguments: list[str]) -> None:
     for cell in todo:
         record.withdraw_stop(cell.folder)
     launch_all(todo, [text for text in arguments if text.lstrip("+~").startswith("hydra")], outputs)
-    sys.exit(report(every, rejected))
+    code = report(every, rejected)
+    if conclude is not None:
+        conclude(every)
+    sys.exit(code)
 
 
 def is_to_do(cell: RunRequest) -> bool:

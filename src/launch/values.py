@@ -4,12 +4,14 @@ A setting with a rule must follow it. Any other value on the command line must h
 it replaces, so that a new option is checked without a word about it here.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from src.data.known import OF_USERS, known, size_problem
 from src.launch import hydra_private
+from src.launch.cli import CONF
 from src.launch.hydra_private import ConfigLoader, config_loader, key_of
 from src.models import needs
 from src.runs.contents import named
@@ -59,12 +61,21 @@ def several(rule: Rule) -> Rule:
     return Rule(items, lambda value: isinstance(value, list) and all(map(rule.holds, value)))
 
 
+def is_taken(name: str) -> bool:
+    """Whether a dataset of ours has this name, so that tables would take other data for it."""
+    return (CONF / "dataset" / f"{name.lower()}.yaml").exists()
+
+
 ANYTHING = Rule("anything", lambda value: True)
 NULL = one_of(None)
 POSITIVE = Rule("a number above 0", lambda value: is_number(value) and value > 0)
 NOT_NEGATIVE = Rule("a number of at least 0", lambda value: is_number(value) and value >= 0)
 PART = Rule("a number above 0 and below 1", lambda value: is_number(value) and 0 < value < 1)
 SHARE = Rule("a number above 0 and not above 1", lambda value: is_number(value) and 0 < value <= 1)
+NAME = Rule(
+    "a name of letters, digits, _ and ., such as wine, that no other dataset has",
+    lambda value: isinstance(value, str) and re.fullmatch(r"\w[\w.]*", value) is not None and not is_taken(value),
+)
 BY_DEFAULT = {  # the type of a default value, and what may replace it
     bool: Rule("true or false", lambda value: isinstance(value, bool)),
     int: Rule("a whole number", is_whole),
@@ -96,6 +107,7 @@ RULES = {
     "dataset.binary": FLAG | one_of("stochastic", None),
     "dataset.max_train": whole(1) | NULL,
     "dataset.max_test": whole(1) | NULL,
+    "dataset.name": NAME | NULL,
     "dataset.num_train_videos": whole(1),
     "dataset.num_test_videos": whole(1),
     "dataset.size": whole(1),

@@ -56,8 +56,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--sweep",
         nargs="+",
         metavar=("NAME", "OVERRIDE"),
-        help="only the cells of a sweep, as in `python -m src.train +sweep=NAME OVERRIDE ...`",
+        help="only the cells of a sweep: its name and overrides, as in `python -m src.train +sweep=NAME OVERRIDE ...`, "
+        "or overrides alone, as in `python -m src.train -m model=sas,vae seed=0,1`",
     )
+    add_table_options(parser)
     parser.add_argument("--explore", nargs="+", metavar="RUN", help="runs to show in the latent explorer of the page")
     parser.add_argument(
         "--compare", nargs=2, metavar="RUN", help="print the settings that differ between two runs, and their metrics"
@@ -70,6 +72,22 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         help="renew the tables of Markdown files, each between <!-- table NAME --> and <!-- end of table -->",
     )
     return parser.parse_args(argv)
+
+
+def add_table_options(parser: argparse.ArgumentParser) -> None:
+    """Options of a table of one's own."""
+    keys = "settings by their names or the ends of their names, such as model,active_set,optimizer.lr"
+    parser.add_argument("--rows", type=names, metavar="KEYS", help=f"print a table with these rows: {keys}")
+    parser.add_argument("--columns", type=names, metavar="KEYS", help="its columns, likewise (default: dataset)")
+    parser.add_argument("--metric", type=names, metavar="NAMES", help="its metrics, such as rmse,accuracy_1nn")
+    parser.add_argument(
+        "--where", nargs="+", metavar="KEY=VALUE", help="only runs with these settings, as in trainer.max_epochs=30"
+    )
+
+
+def names(text: str) -> list[str]:
+    """A list of names."""
+    return text.split(",")
 
 
 def home(outputs: Path) -> Path:
@@ -95,13 +113,13 @@ def compare(outputs: Path, *wanted: str) -> None:
 
 def read(outputs: Path, options: argparse.Namespace) -> "Records":
     """The requested runs, and what was skipped."""
-    from src.report import archive, records
+    from src.report import archive, keys, records
 
     found = records.Records(archive.read(outputs), {}) if outputs.is_file() else records.read(outputs)
     runs = sweep_runs(found.runs, *options.sweep) if options.sweep else found.runs
     if not runs:
         raise UserError(f"there is no run in {outputs}")
-    return found._replace(runs=runs)
+    return found._replace(runs=keys.chosen(runs, options.where or []))
 
 
 def fill_texts(options: argparse.Namespace) -> None:
@@ -124,7 +142,8 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
     found = read(outputs, options)
     found = found._replace(skipped={**found.skipped, **tables.left_out(found.runs)})
     shown = shown_runs(outputs, found.runs, options.explore)
-    filled = all_tables(found.runs, bool(options.sweep))
+    own = own_tables(found.runs, options)
+    filled = [*own, *all_tables(found.runs, bool(options.sweep))]
     folder.mkdir(parents=True, exist_ok=True)
     write_tables(filled, folder, options.format)
     if "json" in options.format:
@@ -134,10 +153,22 @@ def report(outputs: Path, folder: Path, options: argparse.Namespace) -> None:
 
         drawn = figures.draw(found.runs, shown, folder / "figures")
     if "html" in options.format:
-        from src.report import page
+        from src.report import page, page_tables
 
-        write_whole(folder / FILES["html"], page.page(outputs, found, shown, filled, drawn))
+        tabled = page_tables.tables_of_page(found.runs, own, bool(options.sweep))
+        write_whole(folder / FILES["html"], page.page(outputs, found, shown, tabled, drawn))
     tell(found.skipped, found.runs, shown, [folder / FILES[name] for name in options.format])
+
+
+def own_tables(runs: "list[Run]", options: argparse.Namespace) -> "list[Table]":
+    """The table that the options ask for, which is printed too; none if they ask for none."""
+    if not (options.rows or options.columns or options.metric):
+        return []
+    from src.report import own, terminal
+
+    table = own.own_table(runs, options.rows, options.columns, options.metric)
+    print(f"{terminal.text(table)}\n")
+    return [table]
 
 
 def all_tables(runs: "list[Run]", sweep: bool) -> "list[Table]":
@@ -170,19 +201,19 @@ def shown_runs(outputs: Path, runs: "list[Run]", wanted: list[str] | None) -> "l
     return [] if outputs.is_file() else records.representatives(runs)
 
 
-def sweep_runs(found: "list[Run]", name: str, *overrides: str) -> "list[Run]":
-    """The runs of a sweep; a wrong name or override is a UserError."""
+def sweep_runs(found: "list[Run]", *sweep: str) -> "list[Run]":
+    """The runs of a sweep by its name and overrides, or by overrides alone; a wrong one is a UserError."""
     from hydra.errors import HydraException
 
     from src.report import records
 
-    wrong = [text for text in overrides if "=" not in text]
-    if wrong:
-        raise UserError(f"--sweep {name} takes overrides such as trainer.max_epochs=20: put {wrong[0]} before --sweep")
+    first, *overrides = sweep
+    if wrong := [text for text in overrides if "=" not in text]:
+        raise UserError(f"--sweep {first} takes overrides such as trainer.max_epochs=20: put {wrong[0]} before --sweep")
     try:
-        return records.of_sweep(found, name, list(overrides))
+        return records.of_sweep(found, [first if "=" in first else f"+sweep={first}", *overrides])
     except HydraException as error:
-        raise UserError(f"--sweep {name}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"--sweep {first}: {str(error).splitlines()[0]}") from error
 
 
 def tell(skipped: dict[str, str], runs: "list[Run]", shown: "list[Run]", paths: list[Path]) -> None:
@@ -195,7 +226,7 @@ def tell(skipped: dict[str, str], runs: "list[Run]", shown: "list[Run]", paths: 
         print(f"skipped {name}: {reason}")
     for run in shown:
         if not (run.folder / "explorer.npz").exists():
-            print(f"no latent map of {run.name}: no explorer.npz, which newer runs write")
+            print(f"no latent map of {run.name}: no explorer.npz, which runs with latents write")
     for path in paths:
         print(path)
 

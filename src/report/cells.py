@@ -10,6 +10,12 @@ from src.report.labels import label, metric_of, number
 from src.report.records import Run, differing
 from src.runs.published import Place, numbers
 
+WITHOUT = "without it"  # the status of a finished run that lacks a metric
+TRAINING = tuple(
+    f"dataset.{name}"
+    for name in ("batch_size", "batch_videos", "steps_per_epoch", "fresh", "max_train", "validation", "name")
+)  # settings of a dataset that leave its test part as it is
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -22,6 +28,7 @@ class Cell:
     caveat: str | None = None  # why the published value is another quantity
     remarks: tuple[str, ...] = ()
     asked_for: bool = True  # False: not part of the sweep
+    data: str = ""  # the test data; the same for cells that can be compared
 
     @property
     def metric(self) -> str:
@@ -65,15 +72,20 @@ class Cell:
 
 def ours_at(place: Place, runs: Sequence[Run]) -> Cell:
     """The seeds of one configuration; if several configurations match a place, a remark names all of them."""
+    groups = by_precedence(runs)
+    if not groups:
+        return Cell(place)
+    ours = of_group(place, groups[0])
+    remark = () if len(groups) == 1 else (competition(place, groups),)
+    return replace(ours, remarks=(*ours.remarks, *remark))
+
+
+def by_precedence(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs by their configuration; a table shows the first."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.group, []).append(run)
-    if not groups:
-        return Cell(place)
-    chosen, *rest = sorted(groups.values(), key=precedence, reverse=True)
-    remark = () if not rest else (competition(place, [chosen, *rest]),)
-    ours = of_group(place, chosen)
-    return replace(ours, remarks=(*ours.remarks, *remark))
+    return sorted(groups.values(), key=precedence, reverse=True)
 
 
 def precedence(group: Sequence[Run]) -> tuple[int, float, float, str]:
@@ -81,7 +93,7 @@ def precedence(group: Sequence[Run]) -> tuple[int, float, float, str]:
     first = group[0]
     size = first.active_set if isinstance(first.active_set, int) else 0
     done = sum(run.status == "done" for run in group)
-    return done, first.config.get("trainer", {}).get("max_epochs") or 0, size, max(started(run) for run in group)
+    return done, first.epochs, size, max(started(run) for run in group)
 
 
 def started(run: Run) -> str:
@@ -100,7 +112,13 @@ def of_group(place: Place, group: Sequence[Run]) -> Cell:
     statuses = Counter(status(run, metric) for run in kept)
     others = tuple((name, count) for name, count in sorted(statuses.items()) if name != "done")
     remarks = tuple(repetition(same) for _, same in sorted(by_seed.items()) if len(same) > 1)
-    return Cell(place, values, others, remarks=remarks)
+    return Cell(place, values, others, remarks=remarks, data=data_of(group[0]))
+
+
+def data_of(run: Run) -> str:
+    """The dataset and its settings, without those that only training depends on."""
+    own = {key: run.settings[key] for key in sorted(run.settings) if key.startswith("dataset.") and key not in TRAINING}
+    return f"{run.dataset} {own}"
 
 
 def repetition(same: Sequence[Run]) -> str:
@@ -112,7 +130,7 @@ def repetition(same: Sequence[Run]) -> str:
 
 def status(run: Run, metric: str) -> str:
     """A run's status; a finished run may lack a metric."""
-    return "without it" if run.status == "done" and metric not in run.metrics else run.status
+    return WITHOUT if run.status == "done" and metric not in run.metrics else run.status
 
 
 def competition(place: Place, groups: Sequence[Sequence[Run]]) -> str:

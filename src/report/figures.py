@@ -18,6 +18,8 @@ from src.report.labels import label
 from src.report.records import Run
 from src.runs.identity import Value
 
+# figures of single runs, and the arrays that they need
+MAPS = {"latents": "grid_sd", "generation": "generated_views", "views": "view_latents", "paths": "estimated_paths"}
 MARKERS = "osD^vPX*<>"
 DASHES: list[Any] = ["-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3))]
 
@@ -45,13 +47,8 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
             yield f"objective-{dataset}", objectives(trained)
         chosen = [run for run in shown if run.dataset == dataset]
         arrays = {run.model: run.arrays for run in chosen}
-        for name, function, needed in (
-            ("latents", latent_maps, "grid_sd"),
-            ("generation", generated, "generated_views"),
-            ("views", view_latents, "view_latents"),
-            ("paths", paths, "estimated_paths"),
-        ):
-            available = {model: found for model, found in arrays.items() if needed in found}
+        for name, function in zip(MAPS, (latent_maps, generated, view_latents, paths), strict=True):
+            available = {model: found for model, found in arrays.items() if MAPS[name] in found}
             for number, alike in enumerate(with_the_same_classes(available), 1):
                 yield f"{name}-{dataset}" + (f"-{number}" if number > 1 else ""), function(alike)
     if found := evidence_of(runs):

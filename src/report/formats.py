@@ -8,6 +8,7 @@ from html import escape
 from itertools import groupby
 
 from src.report.cells import Cell, others_text
+from src.report.significance import BEST
 from src.report.tables import Row, Table
 from src.runs.published import numbers
 
@@ -15,10 +16,11 @@ BEFORE, AFTER = ("table", "row"), (
     "mean", "sd", "runs", "not_done", "published", "published_sd", "difference", "verdict", "remarks",
 )  # fmt: skip
 FIRST, LAST = ("model", "dataset", "active_set"), ("metric",)  # the order of levels in CSV; others are between these
+WORDS = re.compile("[a-z]{3}")  # in place of a number: 1 failed, missing
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "\N{MINUS SIGN}": r"$-$", "<": "$<$",
-    ">": "$>$", "|": "$|$", "·": r"$\cdot$",
+    ">": "$>$", "|": "$|$", "·": r"$\cdot$", "\N{DAGGER}": r"$^\dagger$",
 }  # fmt: skip
 
 
@@ -35,11 +37,16 @@ def markdown_table(table: Table) -> str:
 def markdown_body(table: Table) -> str:
     """One table, its remarks and a note on its numbers; pipes in texts are escaped, since they would end a cell."""
     head = ["", *(" ".join(column) for column in table.columns)]
-    body = [[f"*{row.label}*" if row.kind != "ours" else row.label, *row.texts] for row in table.rows]
-    lines = [head, ["---"] * len(head), *body]
+    lines = [head, ["---"] * len(head), *(markdown_row(row) for row in table.rows)]
     grid = "\n".join("| " + " | ".join(text.replace("|", r"\|") for text in line) + " |" for line in lines)
     below = [f"{number}. {remark}" for number, remark in enumerate(table.remarks, 1)]
     return "\n\n".join(part for part in (grid, "\n".join(below), explanation(table)) if part)
+
+
+def markdown_row(row: Row) -> list[str]:
+    """The label and the cells of a line, the best in bold."""
+    texts = [f"**{text}**" if v == BEST else text for text, v in zip(row.texts, row.verdicts, strict=True)]
+    return [f"*{row.label}*" if row.kind != "ours" else row.label, *texts]
 
 
 def explanation(table: Table) -> str:
@@ -117,6 +124,7 @@ def latex_row(row: Row, below: bool) -> str:
     """One line, with a gap above each line of ours. Numbers below 1 lose their zero, as in papers."""
     label = latex_escaped(row.label) if row.kind == "ours" else rf"\quad\textit{{{row.label}}}"
     texts = [latex_escaped(re.sub(r"(?<![\d.])0\.(?=\d)", ".", text)) for text in row.texts]
+    texts = [rf"\textbf{{{text}}}" if v == BEST else text for text, v in zip(texts, row.verdicts, strict=True)]
     if row.kind == "published":
         texts = [text and rf"\textit{{{text}}}" for text in texts]
     gap = r"\noalign{\vskip 2pt}" if below and row.kind == "ours" else ""
@@ -156,7 +164,7 @@ def html_head(names: list[str]) -> str:
 def html_row(row: Row) -> str:
     """One line, with the verdicts as classes."""
     cells = "".join(
-        f'<td class="{verdict or ("" if "." in text else "gap")}">{escape(text)}</td>'
+        f'<td class="{verdict or ("gap" if WORDS.search(text) else "")}">{escape(text).replace("± ", "±&nbsp;")}</td>'
         for text, verdict in zip(row.texts, row.verdicts, strict=True)
     )
     return f'<tr class="{row.kind}"><th scope="row">{escape(row.label)}</th>{cells}</tr>'

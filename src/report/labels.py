@@ -52,3 +52,10 @@ def number(metric: str, value: float, sign: str = "") -> str:
 def minus(text: str) -> str:
     """A number with a real minus sign."""
     return text.replace("-", "\N{MINUS SIGN}")
+
+
+def order(value: Value) -> tuple[int, float, str]:
+    """Sort key: nothing, then numbers by value, then words."""
+    if value is None:
+        return 0, 0.0, ""
+    return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, value)

@@ -14,19 +14,21 @@ from matplotlib.colors import to_rgb
 
 from src.evaluation.canvas import PALETTE, UNKNOWN
 from src.evaluation.task import Arrays
-from src.report import formats
+from src.report.figures import MAPS
 from src.report.imputation import hiding
-from src.report.labels import label, metric_of, short
-from src.report.records import Records, Run, differing
-from src.report.settings import overview_metrics
-from src.report.tables import Table
+from src.report.labels import label
+from src.report.page_curves import curves
+from src.report.page_runs import about, details, rounded, runs_table, title
+from src.report.page_tables import Tables
+from src.report.records import Records, Run
 from src.runs.record import now
 
 HERE = Path(__file__).parent
-SCRIPTS = ("page_geodesics.js", "page.js")  # in this order; the last one starts the page
+SCRIPTS = (  # in this order; the last one starts the page
+    *("page_basics.js", "page_runs.js", "page_curves.js", "page_geodesics.js", "page.js"),
+)
 STYLES = ("page.css", "page_geodesics.css")
 MAX_EXPLORERS, MAX_BYTES = 12, 10_000_000  # of all explorers' pixels, before compression to about a third
-CURVE_POINTS = 150
 TINT = np.array([round(255 * part) for part in to_rgb(UNKNOWN)], np.uint8).reshape(3, 1, 1)  # of pixels nobody has seen
 CAPTIONS = {
     "latents": "Test data in latent space, {}; grey: predictive sd, on a scale of its own in each map",
@@ -46,14 +48,14 @@ CAPTIONS = {
 }
 
 
-def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence[Table], drawn: Sequence[Path]) -> str:
+def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Tables, drawn: Sequence[Path]) -> str:
     """The page, which loads nothing from a network or a server."""
     explored = [run for run in shown if "grid_mean" in run.arrays]
     points = points_each([run.arrays for run in explored[:MAX_EXPLORERS]])
     data = {
         **runs_table(records.runs),
         "details": {run.name: details(run) for run in records.runs},
-        "curves": [curve for run in records.runs if (curve := curve_of(run))],
+        **curves(records.runs),
         "pictures": {run.name: pictures(run) for run in shown},
         "explorers": [explorer_of(run, points) for run in explored[:MAX_EXPLORERS]],
         "palette": PALETTE,
@@ -62,8 +64,8 @@ def page(outputs: Path, records: Records, shown: Sequence[Run], tables: Sequence
         "css": "".join((HERE / name).read_text() for name in STYLES),
         "js": "".join((HERE / name).read_text() for name in SCRIPTS),
         "data": json.dumps(finite(data), separators=(",", ":")).replace("<", "\\u003c"),
-        "tables": formats.html(tables),
-        "figures": "".join(figure(path) for path in drawn if not path.stem.startswith("objective")),
+        **tables._asdict(),
+        "figures": "".join(figure(path, shown) for path in drawn if not path.stem.startswith("objective")),
         "notes": notes(records, [run.name for run in shown if not run.arrays], len(explored)),
         "subtitle": escape(f"{len(records.runs)} runs in {outputs}, {now()[:16].replace('T', ' ')} UTC"),
     }
@@ -80,73 +82,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def rounded(value: float, figures: int = 5) -> float:
-    """A number with few significant figures, which keeps the page small."""
-    return float(f"{value:.{figures}g}")
-
-
-def runs_table(runs: Sequence[Run]) -> dict[str, Any]:
-    """Columns and rows of the table of runs: identity, metrics, and the settings that differ."""
-    keys = differing(runs)
-    metrics = overview_metrics(runs)
-    columns = [{"label": name, "title": name} for name in ("model", "dataset", "A", "seed", "status")]
-    columns += [{"label": metric_of(m).label, "title": f"{m}: {metric_of(m).better} is better"} for m in metrics]
-    columns += [{"label": short(key), "title": key} for key in keys]
-    rows = [
-        [label("model", run.model), label("dataset", run.dataset), run.active_set, run.seed, run.status]
-        + [rounded(run.metrics[m]) if m in run.metrics else None for m in metrics]
-        + [run.settings.get(key) for key in keys]
-        for run in runs
-    ]
-    return {"columns": columns, "rows": rows, "names": [run.name for run in runs]}
-
-
-def details(run: Run) -> dict[str, Any]:
-    """What the page shows of a single run."""
-    record = run.record
-    error = "" if run.status != "failed" else last_line(run.folder / "log.txt")
-    return {
-        "command": record.get("command", ""),
-        "started": record.get("started", ""),
-        "ended": record.get("ended", ""),
-        "host": record.get("host", ""),
-        "git": str(record.get("git") or "")[:12],
-        "versions": ", ".join(f"{name} {version}" for name, version in (record.get("versions") or {}).items()),
-        "error": error,
-        "metrics": {key: rounded(value) for key, value in run.metrics.items()},
-    }
-
-
-def last_line(path: Path) -> str:
-    """The last line of a log, which is the error."""
-    try:
-        return (path.read_text().strip().splitlines() or [""])[-1]
-    except OSError:
-        return ""
-
-
-def curve_of(run: Run) -> dict[str, Any] | None:
-    """The objective of a run against epoch and time, thinned for a small picture."""
-    history = run.history
-    if len(history) < 2:
-        return None
-    kept = np.unique(np.linspace(0, len(history) - 1, CURVE_POINTS).round().astype(int))
-    seconds = np.cumsum([row["seconds"] for row in history])
-    return {
-        "run": run.name,
-        "panel": title(run),
-        "size": run.active_set,
-        "epoch": [int(i) + 1 for i in kept],
-        "seconds": [rounded(seconds[i]) for i in kept],
-        "value": [rounded(-history[i]["loss"]) for i in kept],
-    }
-
-
-def title(run: Run) -> str:
-    """`SAS-GP, MNIST`."""
-    return f"{label('model', run.model)}, {label('dataset', run.dataset)}"
 
 
 def pictures(run: Run) -> list[str]:
@@ -177,25 +112,28 @@ def data_url(image: Any, kind: str, **options: Any) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
-def figure(path: Path) -> str:
-    """One figure of the report, with a link to the PDF beside the page."""
+def figure(path: Path, shown: Sequence[Run] = ()) -> str:
+    """One figure of the report, with a link to the PDF beside the page and the names of the runs in a map."""
     from PIL import Image
 
     with Image.open(path) as image:
         wide = ' class="wide"' if image.width > 800 else ""
     kind, _, dataset = path.stem.partition("-")
     caption = CAPTIONS[kind].format(label("dataset", dataset) if dataset else "")
+    own = [run for run in shown if run.dataset == dataset.partition("-")[0]]
+    mapped = [run for run in own if MAPS.get(kind) in run.arrays]
+    names = "".join(f"<br><code>{escape(run.name)}</code>, {escape(about(run))}" for run in mapped)
     link = f'<a href="figures/{escape(path.stem)}.pdf">PDF</a>'
     return (
         f'<figure{wide}><img src="{small_picture(path)}" alt="{escape(caption)}">'
-        f"<figcaption>{escape(caption)} · {link}</figcaption></figure>"
+        f"<figcaption>{escape(caption)} · {link}{names}</figcaption></figure>"
     )
 
 
 def notes(records: Records, without: Sequence[str], explorable: int) -> str:
     """What is not in the report, and why."""
     lines = [f"<code>{escape(name)}</code>: {escape(reason)}" for name, reason in records.skipped.items()]
-    lines += [f"<code>{escape(name)}</code>: no explorer.npz, which maps need and newer runs write" for name in without]
+    lines += [f"<code>{escape(name)}</code>: no explorer.npz, which runs with latents write" for name in without]
     if explorable > MAX_EXPLORERS:
         lines.append(f"The explorer holds {MAX_EXPLORERS} of {explorable} runs; --explore RUN chooses others.")
     return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>" if lines else "<p>Nothing was skipped.</p>"
@@ -215,6 +153,7 @@ def explorer_of(run: Run, points: int) -> dict[str, Any]:
     n, side = min(points, len(arrays["z"])), len(grid)
     return {
         "run": run.name,
+        "about": f"{run.name}: {about(run)}",
         "title": ", ".join([title(run), *filter(None, [hiding(run.levels)])]),
         "shape": as_image_shape(shape),
         "range": arrays["range"].tolist(),

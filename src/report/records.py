@@ -59,6 +59,11 @@ class Run:
         size: Value = self.config["model"].get("active_set")
         return size
 
+    @property
+    def epochs(self) -> int:
+        """The epochs that were asked for."""
+        return int((self.config.get("trainer") or {}).get("max_epochs") or 0)
+
     @cached_property
     def settings(self) -> dict[str, Value]:
         """Everything that can change the numbers, without the seed."""
@@ -76,13 +81,14 @@ class Run:
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
-        """Loss, seconds and what was watched of every epoch, from `history.csv`; empty if it is not complete."""
+        """Every value of every epoch, from `history.csv`; empty if it is not complete or has no loss or seconds."""
         try:
             with (self.folder / "history.csv").open(newline="") as file:
                 head, *rows = csv.reader(file)
-            names = ["loss", "seconds", *(name for name in head if name.startswith("watched_"))]
-            places = [head.index(name) for name in names]
-            return [{name: float(row[at]) for name, at in zip(names, places, strict=True)} for row in rows]
+            if not {"loss", "seconds"} <= set(head):
+                return []
+            kept = [(name, at) for at, name in enumerate(head) if name not in ("epoch", "step")]
+            return [{name: float(row[at]) for name, at in kept} for row in rows]
         except (OSError, ValueError, IndexError):
             return []
 
@@ -230,7 +236,7 @@ def find(outputs: Path, wanted: str) -> Run:
 
 
 def representatives(candidates: Iterable[Run]) -> list[Run]:
-    """One finished run per dataset and model, for maps: the lowest seed, the largest active set, the newest."""
+    """One finished run per dataset and model, for maps: the most epochs, the largest active set, the lowest seed."""
     best: dict[tuple[str, str], Run] = {}
     for run in sorted(candidates, key=prominence):
         if run.status == "done":
@@ -238,18 +244,31 @@ def representatives(candidates: Iterable[Run]) -> list[Run]:
     return [best[key] for key in sorted(best)]
 
 
-def prominence(run: Run) -> tuple[bool, int, float, str]:
-    """Sorts the run to show last; runs without anything to show come first."""
+def prominence(run: Run) -> tuple[bool, float, float, int, str]:
+    """Sorts the run to show last, never by a score; runs without anything to show come first."""
     size = run.active_set if isinstance(run.active_set, int) else 0
-    return (run.folder / "explorer.npz").exists(), -run.seed, size, str(run.record.get("started"))
+    return (run.folder / "explorer.npz").exists(), run.epochs, size, -run.seed, str(run.record.get("started"))
 
 
-def of_sweep(found: Iterable[Run], name: str, overrides: list[str]) -> list[Run]:
+def of_sweep(found: Iterable[Run], arguments: list[str]) -> list[Run]:
     """The runs of a sweep, with stand-ins of status `missing` for cells that never ran."""
     from src.launch.cells import cells
 
     by_name = {run.name: run for run in found}
-    return [by_name.get(cell.folder.name) or never_ran(cell) for cell in cells([f"+sweep={name}", *overrides])]
+    return [by_name.get(cell.folder.name) or never_ran(cell) for cell in cells(arguments)]
+
+
+def of_cells(cells: Iterable[RunRequest]) -> list[Run]:
+    """The runs of cells that are where they should be, whatever their status."""
+    return [run_of(cell) for cell in cells]
+
+
+def run_of(cell: RunRequest) -> Run:
+    """The run of a cell, or its stand-in."""
+    try:
+        return read_run(cell.folder)
+    except (OSError, ValueError, yaml.YAMLError):
+        return never_ran(cell)
 
 
 def never_ran(cell: RunRequest) -> Run:

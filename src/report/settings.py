@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from src.evaluation import registry
+from src.report import significance
 from src.report.cells import mean_text, of_group
 from src.report.labels import label
 from src.report.records import Run, differing
@@ -18,6 +19,8 @@ ELSEWHERE = (
     *(f"imputation_{score}_median" for score in ("rmse", "mae", "nlpd", "nlp")),
 )
 
+TITLE = "All runs by their settings"
+
 
 def overview_metrics(runs: Iterable[Run]) -> list[str]:
     """The metrics of the overview that some run has: those of tasks that can be better or worse, without variants."""
@@ -26,22 +29,34 @@ def overview_metrics(runs: Iterable[Run]) -> list[str]:
     return [name for name, m in known if m.better != "neither" and name not in ELSEWHERE and name in present]
 
 
-def settings_table(runs: Sequence[Run]) -> Table:
-    """One line per configuration."""
+def settings_table(runs: Sequence[Run], marked: bool = False) -> Table:
+    """One line per configuration; `marked`: the best values in bold."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.group, []).append(run)
-    apart = settings_apart(runs)
+    apart, datasets = settings_apart(runs), {run.dataset for run in runs}
     places = [(place_of(group[0], apart[group[0].model, group[0].dataset]), group) for group in groups.values()]
-    metrics, rows, cells = overview_metrics(runs), [], []
-    for place, group in sorted(places, key=lambda item: order_of(item[0])):
-        line = [of_group({**place, "metric": metric}, group) for metric in metrics]
-        counts = Counter(run.status for run in group)
-        texts = [", ".join(f"{counts[s]} {s}" for s in sorted(counts)), *map(mean_text, line)]
-        rows.append(Row(", ".join(label(*item) for item in place.items()), "ours", texts, [""] * len(texts)))
-        cells += line
+    places.sort(key=lambda item: order_of(item[0]))
+    metrics = overview_metrics(runs)
+    cells = [of_group({**place, "metric": metric}, group) for place, group in places for metric in metrics]
+    verdicts, marks = significance.marked(cells) if marked else ([""] * len(cells), [""] * len(cells))
+    texts = [mean_text(cell) + mark for cell, mark in zip(cells, marks, strict=True)]
+    rows = []
+    for i, (place, group) in enumerate(places):
+        own = slice(i * len(metrics), (i + 1) * len(metrics))
+        named = {key: place[key] for key in place if key != "dataset" or not marked or len(datasets) > 1}
+        name = ", ".join(label(*item) for item in named.items())
+        rows.append(Row(name, "ours", [counts_of(group), *texts[own]], ["", *verdicts[own]]))
     columns: list[tuple[str, ...]] = [("runs",), *((label("metric", metric),) for metric in metrics)]
-    return Table("settings", "All runs by their settings", "Mean ± sd over seeds.", "", columns, rows, [], cells)
+    title = ", ".join(label("dataset", dataset) for dataset in sorted(datasets)) if marked else TITLE
+    note = " ".join(filter(None, ["Mean ± sd over seeds.", significance.note(verdicts, marks)]))
+    return Table("settings", title, note, "", columns, rows, [], cells)
+
+
+def counts_of(group: Sequence[Run]) -> str:
+    """`2 done, 1 failed`."""
+    counts = Counter(run.status for run in group)
+    return ", ".join(f"{counts[status]} {status}" for status in sorted(counts))
 
 
 def order_of(place: Place) -> list[str]:

@@ -19,7 +19,7 @@ Value = str | int | float | bool | None
 
 CONTENT = "content"  # the digests of a user's data files, by the option of the dataset that names the file
 CANNOT_CHANGE_NUMBERS = (
-    *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root", "search"),
+    *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root", "dataset.name", "search"),
     *("evaluation.exact_evidence", "evaluation.evidence_points", "evaluation.evidence_precision"),  # only add metrics
     "evaluation.refine",  # likewise
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),

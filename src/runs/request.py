@@ -21,7 +21,7 @@ class RunRequest:
     overrides: list[str]
     config: Config
     model: str
-    dataset: str
+    dataset: str  # the option, or the name that a user gives to data of their own
     pair: str | None = None  # the file of conf/pair that was looked for; only some pairs have one
 
     @cached_property
@@ -36,9 +36,10 @@ class RunRequest:
 
 
 def request(overrides: Sequence[str], config: DictConfig, choices: dict[str, Any]) -> RunRequest:
-    """A request from what Hydra composed."""
-    options = choices["model"], choices["dataset"], choices.get("pair")
-    return RunRequest(list(overrides), with_contents(identity.plain(config)), *options)
+    """A request from what Hydra composed. A user's own data may have a name of their own."""
+    content = with_contents(identity.plain(config))
+    dataset = content["dataset"].get("name") or choices["dataset"]
+    return RunRequest(list(overrides), content, choices["model"], dataset, choices.get("pair"))
 
 
 def with_contents(config: Config) -> Config:

@@ -36,6 +36,9 @@ WRONG = {
     "trainer.enable_progress_bar=1": "trainer.enable_progress_bar=1 must be true or false",
     "model=svgp_vae dataset=rotated_mnist model.aux.object_dim=x": "model.aux.object_dim=x must be a whole number",
     "model=svgp_vae dataset=rotated_mnist model.variance_range=1": "model.variance_range=1 must be a list",
+    "dataset=array dataset.name=my-wine": "dataset.name=my-wine must be a name of letters, digits, _ and ., such as",
+    "dataset=array dataset.name=MNIST": "dataset.name=MNIST must be a name",
+    "dataset=table dataset.name=7": "dataset.name=7 must be a name",
     "+foo=1": "+foo=1 has no effect: there is no setting foo",
     "+evaluation.sets=1": "+evaluation.sets=1 has no effect: there is no setting evaluation.sets",
 }

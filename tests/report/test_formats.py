@@ -118,6 +118,6 @@ class Balanced(HTMLParser):
 def test_html_is_balanced_and_marks_verdicts(filled: list[Table]) -> None:
     text, parser = formats.html(filled), Balanced()
     parser.feed(text)
-    assert parser.open == [] and "0.2050 ± 0.0071 (2) [1]" in parser.cells
+    assert parser.open == [] and "0.2050 ±\xa00.0071 (2) [1]" in parser.cells
     assert '<td class="worse">+0.0060 worse</td>' in text and '<td class="gap">missing</td>' in text
     assert "<c>" not in text

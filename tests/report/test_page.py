@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from src.report import page, records, tables
+from src.report import page, records
 from src.report.curves import CURVES
-from src.report.settings import settings_table
+from src.report.page_tables import tables_of_page
 from tests.report.handmade import write_explorer, write_run
 
 
 def made(outputs: Path) -> str:
     found = records.read(outputs)
-    filled = [*tables.paper_tables(found.runs), settings_table(found.runs)]
-    return page.page(outputs, found, records.representatives(found.runs), filled, [])
+    return page.page(outputs, found, records.representatives(found.runs), tables_of_page(found.runs), [])
 
 
 def data_of(text: str) -> Any:
@@ -34,28 +33,6 @@ def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
     assert set(re.findall(r"https?://[^\"'\s]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
     assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", text)
     assert not re.findall(r"@import|url\(|fetch\(|XMLHttpRequest|WebSocket", text)
-
-
-def test_rows_settings_curves_and_commands_are_those_of_the_runs(tmp_path: Path) -> None:
-    write_run(tmp_path, epochs=20, metrics={"rmse": 0.2}, loss=[1.0, 0.5])
-    write_run(tmp_path, epochs=30, status="failed")
-    (tmp_path / records.read(tmp_path).runs[-1].name / "log.txt").write_text("x\nNumericalError: the loss is nan\n")
-    data = data_of(made(tmp_path))
-    labels = [column["label"] for column in data["columns"]]
-    assert labels == ["model", "dataset", "A", "seed", "status", "RMSE", "max_epochs"]
-    rows = {row[labels.index("max_epochs")]: row for row in data["rows"]}
-    assert rows[20] == ["Bayesian SAS-GP", "MNIST", 400, 0, "done", 0.2, 20]
-    assert rows[30][labels.index("RMSE")] is None
-    assert [curve["value"] for curve in data["curves"]] == [[-1.0, -0.5]]
-    assert all(details["command"].startswith("python -m src.train") for details in data["details"].values())
-    assert sum("loss is nan" in details["error"] for details in data["details"].values()) <= 1
-
-
-def test_long_curves_are_thinned_to_their_ends_and_150_points(tmp_path: Path) -> None:
-    write_run(tmp_path, loss=np.linspace(2, 1, 1000).tolist())
-    (curve,) = data_of(made(tmp_path))["curves"]
-    assert len(curve["value"]) == 150 and curve["epoch"][0] == 1 and curve["epoch"][-1] == 1000
-    assert curve["seconds"][-1] == 2000 and curve["value"][-1] == -1.0
 
 
 def test_records_cannot_break_out_of_the_page(tmp_path: Path) -> None:
@@ -128,6 +105,18 @@ def test_missing_values_of_vectors_are_not_coloured(tmp_path: Path) -> None:
     write_explorer(write_run(tmp_path), shape=(12,), seen=np.zeros((120, 2), np.uint8))
     (explorer,) = data_of(made(tmp_path))["explorers"]
     assert "incomplete" not in explorer
+
+
+def test_explorers_and_maps_name_their_runs(tmp_path: Path) -> None:
+    write_explorer(write_run(tmp_path, "sas", epochs=3))
+    folder = write_run(tmp_path, "sas", seed=1, epochs=30)
+    write_explorer(folder)
+    other = write_run(tmp_path, "sas_classifier")  # has no latents
+    (explorer,) = data_of(made(tmp_path))["explorers"]
+    assert explorer["about"] == f"{folder.name}: A = 400, 30 epochs, seed 1"
+    Image.new("RGB", (4, 4)).save(tmp_path / "latents-mnist.png")
+    caption = page.figure(tmp_path / "latents-mnist.png", records.representatives(records.read(tmp_path).runs))
+    assert f"<code>{folder.name}</code>, A = 400, 30 epochs, seed 1" in caption and other.name not in caption
 
 
 def test_a_dataset_of_no_paper_has_its_own_name(tmp_path: Path) -> None:

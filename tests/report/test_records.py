@@ -129,18 +129,21 @@ def test_runs_are_found_by_path_name_or_fingerprint(tmp_path: Path, monkeypatch:
         records.find(tmp_path, folder.name)
 
 
-def test_maps_are_of_finished_runs_of_the_lowest_seed_and_the_largest_active_set(tmp_path: Path) -> None:
+def test_maps_are_of_finished_runs_with_the_most_epochs_the_largest_active_set_and_the_lowest_seed(
+    tmp_path: Path,
+) -> None:
     for seed in (0, 1):
         for size in (100, 400):
             write_run(tmp_path, seed=seed, active_set=size)
     write_run(tmp_path, seed=0, active_set=800, status="failed")
-    write_run(tmp_path, model="vae", active_set=None, seed=2)
+    write_run(tmp_path, model="vae", active_set=None, seed=0, epochs=3)
+    write_run(tmp_path, model="vae", active_set=None, seed=2, epochs=30)
     chosen = records.representatives(records.read(tmp_path).runs)
     assert [(run.model, run.seed, run.active_set) for run in chosen] == [("bayesian_sas", 0, 400), ("vae", 2, None)]
 
 
 def test_a_sweep_is_its_cells_whether_they_ran_or_not(tmp_path: Path) -> None:
-    cells = records.of_sweep([], "smoke", ["model=sas,vae"])
+    cells = records.of_sweep([], ["+sweep=smoke", "model=sas,vae"])
     assert {run.status for run in cells} == {"missing"}
     assert sorted((run.model, run.active_set) for run in cells) == [("sas", 50), ("sas", 100), ("vae", None)]
     ran = next(run for run in cells if run.model == "vae")
@@ -148,7 +151,7 @@ def test_a_sweep_is_its_cells_whether_they_ran_or_not(tmp_path: Path) -> None:
     write_run(tmp_path, model="vae", dataset="digits", folder=ran.name)
     other = write_run(tmp_path, model="vae", dataset="mnist")
     (folder / "record.json").write_text(json.dumps({"status": "failed"}))
-    again = records.of_sweep(records.read(tmp_path).runs, "smoke", ["model=sas,vae"])
+    again = records.of_sweep(records.read(tmp_path).runs, ["+sweep=smoke", "model=sas,vae"])
     assert [run.status for run in again if run.model == "vae"] == ["failed"]
     assert other.name not in {run.name for run in again}
 
