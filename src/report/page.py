@@ -37,6 +37,10 @@ CAPTIONS = {
     "rotated_digits": "Test error and time by the number of digits{}",
     "ball_inducing": "Path error and time by the number of inducing times{}",
     "error_against_time": "Test error against time; numbers: inducing points, or the length of object vectors{}",
+    "noise_share": "Noise variance over the training as a part of the variance of the data, {}",
+    "kernel_variance": "Kernel variance over the training, {}",
+    "active_dims": "Latent dimensions in use over the training, {}",
+    "dimensions": "KL divergence of each latent dimension over the training, one panel per model, {}",
     "lengthscale": "Length scale over the training, {}",
     "bias": "Bias of mini-batches over the training, {}",
     "inducing_times": "Inducing times over the training, {}",
@@ -113,6 +117,7 @@ def details(run: Run) -> dict[str, Any]:
         "git": str(record.get("git") or "")[:12],
         "versions": ", ".join(f"{name} {version}" for name, version in (record.get("versions") or {}).items()),
         "error": error,
+        "notes": "; ".join(record.get("notes") or []),
         "metrics": {key: rounded(value) for key, value in run.metrics.items()},
     }
 
