@@ -15,7 +15,7 @@ import torch
 
 import src.evaluation
 from src.evaluation.task import Metric, Scores, Settings, Subject, Task
-from src.models.capabilities import Traced
+from src.models.capabilities import Traced, TracedClosely
 from src.runs.errors import UserError
 from src.runs.files import whole
 
@@ -74,7 +74,7 @@ def check(model: Any, data: "DataModule", settings: Settings) -> None:
     every = settings.get("watch_every")
     if every is not None and every < 1:
         raise UserError(f"evaluation.watch_every={every} must be at least 1")
-    if every is not None and not followed(model, data) and not isinstance(model, Traced):
+    if every is not None and not followed(model, data) and not isinstance(model, TracedClosely):
         raise UserError(f"evaluation.watch_every has no effect on {type(model).__name__} here: nothing can be watched")
 
 
@@ -93,10 +93,16 @@ def followed(model: Any, data: "DataModule") -> list[Task]:
     return [task for task in tasks() if task.watched and task.fits(model, data)]
 
 
+def trace(subject: Subject) -> Scores:
+    """Columns of the history after every epoch: what the model tells about itself."""
+    traced = subject.model.trace(subject.data) if isinstance(subject.model, Traced) else {}
+    return {f"{WATCHED}{name}": value for name, value in traced.items()}
+
+
 @torch.no_grad()
 def watch(subject: Subject) -> Scores:
-    """Columns of the history in the middle of a training: scores of the test split, and what the model traces."""
-    traced = subject.model.trace(subject.data) if isinstance(subject.model, Traced) else {}
+    """Columns of the history after some epochs: scores of the test split, and what takes all training data."""
+    traced = subject.model.trace_closely(subject.data) if isinstance(subject.model, TracedClosely) else {}
     for task in followed(subject.model, subject.data):
         scores = task.scores(subject)
         traced |= {name: scores[name] for name in task.watched}

@@ -162,6 +162,13 @@ class AutoGP(Predictor):
         diagonal = softplus(self.q_raw_scale.diagonal(dim1=-2, dim2=-1))
         return self.q_raw_scale.tril(-1) + diagonal.diag_embed()
 
+    def noisy_values(self, batch: Batch) -> Tensor | None:
+        """The targets in the model's units, less their mean; classes have no noise."""
+        if self.facts.target.kind != "real":
+            return None
+        y = self.observed(batch)
+        return y - y.mean(0)
+
     def log_weights(self) -> Tensor:
         """log pi [K]."""
         return self.q_raw_weights.log_softmax(0)

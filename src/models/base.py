@@ -12,6 +12,7 @@ from torch.nn import Parameter
 
 from src.data.batch import Batch, Split
 from src.data.facts import Facts
+from src.models.diagnosis import Diagnosed
 from src.models.learning import Learner, Terms
 from src.models.likelihoods import Likelihood, masked, masked_log_prob
 from src.models.metric import PulledBackMetric
@@ -46,7 +47,7 @@ MISSING = (
 )
 
 
-class Model(Learner, ABC):
+class Model(Diagnosed, Learner, ABC):
     """A model of a dataset with known facts.
 
     A checkpoint holds the spec and the facts as plain values, and all that prediction needs: it predicts in a fresh
@@ -146,6 +147,15 @@ class LatentModel(PulledBackMetric, Warps, Model, ABC):
     def encode_centred(self, x: Tensor, mask: Tensor | None, index: Tensor) -> Posterior:
         """q(z) of rows [B, D] that `observed` gave."""
         return self.latents(self.encoder_input(x.unflatten(1, self.shape), mask), index)
+
+    def held_to_prior(self, batch: Batch) -> Posterior | None:
+        """q(z) of training points."""
+        return self.recognise(batch)
+
+    def noisy_values(self, batch: Batch) -> Tensor | None:
+        """The observed values, less their training mean."""
+        x, mask = self.observed(batch)
+        return x if mask is None else x[mask]
 
     def encoder_input(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Observations [B, *shape]; if training data have holes, an encoder sees the mask as further channels."""

@@ -94,9 +94,17 @@ class Generates(HasLatents, Protocol):
 
 @runtime_checkable
 class Traced(Protocol):
-    """Has numbers that are worth following through the training."""
+    """Has numbers that are worth following through the training, cheap enough for every epoch."""
 
     def trace(self, data: Any) -> dict[str, float]:
+        """These numbers now, by name."""
+
+
+@runtime_checkable
+class TracedClosely(Traced, Protocol):
+    """Also has numbers that take a pass over the training data; `evaluation.watch_every` asks for them."""
+
+    def trace_closely(self, data: Any) -> dict[str, float]:
         """These numbers now, by name."""
 
 

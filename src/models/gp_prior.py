@@ -60,12 +60,9 @@ class GPPriorVAE(LatentModel, ABC):
         """q(z | aux) of points whose images nobody has seen, given the training data."""
         return self.posterior_at(self.aux(self.data_mean.expand(len(aux), -1), aux))
 
-    def trace(self, data: DataModule) -> dict[str, float]:
-        """The length scale of the kernel, if it has one."""
-        base = getattr(self.kernel, "base_kernel", self.kernel)
-        return (
-            {"lengthscale": base.lengthscale.item()} if base.has_lengthscale and base.lengthscale.numel() == 1 else {}
-        )
+    def held_to_prior(self, batch: Batch) -> None:
+        """The prior of z is a GP, not N(0, I)."""
+        return
 
     def decode(self, z: Tensor, given: None = None, aux: Tensor | None = None) -> Distribution:
         """p(x | z)."""

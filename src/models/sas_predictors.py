@@ -129,6 +129,12 @@ class SASRegression(SASPredictor):
         active, rest, jitter = fixed_size(y, z, self.kernel, noise, self.active_size, self.num_data)
         return self.per_value({"active": active, "rest": rest}, jitter)
 
+    def noisy_values(self, batch: Batch) -> Tensor | None:
+        """The targets in the model's units, less their mean."""
+        assert batch.y is not None
+        y = self.targets(batch.y.to(self.active_y))
+        return y - y.mean(0)
+
     def condition(self, z: Tensor, y: Tensor) -> ActiveSet:
         """The GP given targets y [A, P] at features z [A, Q]."""
         given = condition(self.targets(y.to(self.active_y)), z, self.kernel, self.likelihood.noise)

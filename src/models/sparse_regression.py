@@ -122,6 +122,11 @@ class SparseRegression(InducingPoints, Predictor):
         likelihood, kl, jitter = uncollapsed_bound(y, self.psi(x), self.k_mm(), noise, self.q_v(), self.num_data)
         return self.per_value({"likelihood": likelihood, "kl": -kl, **terms}, jitter)
 
+    def noisy_values(self, batch: Batch) -> Tensor | None:
+        """The targets in the model's units, less their mean."""
+        y = self.observed(batch)
+        return y - y.mean(0)
+
     def psi(self, x: Tensor) -> Psi:
         """The statistics of inputs [B, D] that are known: plain kernel matrices."""
         return sampled(self.kernel, x.unsqueeze(0), self.inducing)

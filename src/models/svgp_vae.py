@@ -158,11 +158,14 @@ class SVGPVAE(PseudoObserved):
 
     @torch.no_grad()
     def trace(self, data: DataModule) -> dict[str, float]:
-        """Also the inducing times of videos, in order; for other data, the bias of q_S in mini-batches."""
-        if self.aux.grouped:
-            times = self.inducing[:, 0].sort().values.tolist()
-            return super().trace(data) | {f"inducing_{number}": time for number, time in enumerate(times)}
-        return super().trace(data) | {"bias": self.bias(data)}
+        """Also the inducing times of videos, in order."""
+        times = self.inducing[:, 0].sort().values.tolist() if self.aux.grouped else []
+        return super().trace(data) | {f"inducing_{number}": time for number, time in enumerate(times)}
+
+    @torch.no_grad()
+    def trace_closely(self, data: DataModule) -> dict[str, float]:
+        """The bias of q_S in mini-batches; videos, which have a q_S each, have none."""
+        return {} if self.aux.grouped else {"bias": self.bias(data)}
 
     def bias(self, data: DataModule) -> float:
         """The mean over channels of |mean over batches of mu_b - mu| / M, Appendix C.4: mu of Eq. 9, mu with b = N.

@@ -19,6 +19,14 @@ from src.runs.identity import Value
 MARKERS = "osD^vP"
 SECONDS = "seconds_per_epoch"
 TIME_LABEL = "s per epoch"
+MAX_PANELS = 9  # of the KL divergences
+TRACES = {  # columns of the history that have a figure of one line per run
+    "noise_share": "noise / variance of data",
+    "kernel_variance": "kernel variance",
+    "lengthscale": "length scale",
+    "active_dims": "dimensions in use",
+    "bias": "bias of mini-batches",
+}
 
 
 class Curve(NamedTuple):
@@ -154,14 +162,16 @@ def error_against_time(lines: Sequence[Line]) -> Figure:
 
 
 def traces(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
-    """Length scales, biases and inducing times over the training, of runs that watched them."""
+    """What models told about themselves over the training: hyperparameters, dimensions in use, inducing times."""
     for dataset in sorted({run.dataset for run in runs}):
         own = [run for run in runs if run.dataset == dataset and run.history]
-        for name, text in (("lengthscale", "length scale"), ("bias", "bias of mini-batches")):
+        for name, text in TRACES.items():
             if watched := [run for run in own if len(trace_of(run, name)) > 1]:
                 yield f"{name}-{dataset}", trace_figure(watched, name, text)
         if watched := [run for run in own if len(trace_of(run, "inducing_0")) > 1]:
             yield f"inducing_times-{dataset}", inducing_times(watched)
+        if watched := first_of_each_kind([run for run in own if len(trace_of(run, "kl_1")) > 1]):
+            yield f"dimensions-{dataset}", divergences(watched)
 
 
 def trace_of(run: Run, name: str) -> np.ndarray:
@@ -195,21 +205,48 @@ def kind_label(kind: tuple[str, int]) -> str:
     return label("model", model) + (f", m = {size}" if size else "")
 
 
+def first_of_each_kind(runs: Sequence[Run]) -> list[Run]:
+    """One run per model and number of inducing points, the lowest seed; few enough for a panel each."""
+    first = {kind_of(run): run for run in sorted(runs, key=lambda run: -run.seed)}
+    return [first[kind] for kind in sorted(first)][:MAX_PANELS]
+
+
+def divergences(runs: Sequence[Run]) -> Figure:
+    """The KL divergence of each latent dimension over the training, one panel per run: an unused one falls to 0."""
+    figure, panels = panels_of(len(runs))
+    for axes, run in zip(panels, runs, strict=True):
+        numbers = range(1, 1 + sum(name.startswith(f"{WATCHED}kl_") for name in run.history[0]))
+        for number in numbers:
+            colour = PALETTE[(number - 1) % len(PALETTE)]
+            axes.plot(*trace_of(run, f"kl_{number}").T, color=colour, linewidth=0.8)
+        axes.set_title(f"{kind_label(kind_of(run))}, Q = {len(numbers)}", fontsize=SMALL, pad=2)
+    figure.supxlabel("epoch", fontsize=SMALL)
+    figure.supylabel("KL per point, nats", fontsize=SMALL)
+    return figure
+
+
+def panels_of(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels on common axes, three to a row."""
+    columns = min(3, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(COLUMN, 0.3 + 1.2 * rows), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat)
+    for axes in panels[count:]:
+        axes.set_axis_off()
+    for axes in panels[:count]:
+        quiet(axes)
+    return figure, panels[:count]
+
+
 def inducing_times(runs: Sequence[Run]) -> Figure:
     """The inducing times of each run over the training, one panel per run."""
-    columns = min(3, len(runs))
-    rows = -(-len(runs) // columns)
-    figure = Figure(figsize=(COLUMN, 0.3 + 1.2 * rows), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    for axes, run in zip(panels.flat, runs, strict=False):
+    figure, panels = panels_of(len(runs))
+    for axes, run in zip(panels, runs, strict=True):
         for number in range(kind_of(run)[1]):
             axes.plot(*trace_of(run, f"inducing_{number}").T, color=PALETTE[0], linewidth=0.6)
         start = run.settings.get("model.aux.start")
         title = f"m = {kind_of(run)[1]}" if start is None else f"{short('model.aux.start')} {start}"
         axes.set_title(title, fontsize=SMALL, pad=2)
-        quiet(axes)
-    for axes in panels.flat[len(runs) :]:
-        axes.set_axis_off()
     figure.supxlabel("epoch", fontsize=SMALL)
     figure.supylabel("inducing times", fontsize=SMALL)
     return figure

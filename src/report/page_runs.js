@@ -88,6 +88,7 @@ function detailsRow(i) {
   const list = make("dl");
   const lines = {
     "to repeat it": run.command && make("code", {}, run.command), folder: make("code", {}, data.names[i]), error: run.error,
+    note: run.notes,
     time: run.started && `${run.started} to ${run.ended || "…"}${run.host ? `, on ${run.host}` : ""}`,
     code: [run.git, run.versions].filter(Boolean).join(", "),
     metrics: Object.entries(run.metrics).map(([key, value]) => `${key} ${shown(value)}`).join(", "),

@@ -82,8 +82,8 @@ def forget_checkpoints(folder: Path) -> None:
 
 
 @contextmanager
-def keep(folder: Path, config: Config, threads: int | None = None) -> Iterator[None]:
-    """Keep the record of a run while the body works; one process at a time.
+def keep(folder: Path, config: Config, threads: int | None = None) -> Iterator[dict[str, Any]]:
+    """Keep the record of a run while the body works, which may add to it; one process at a time.
 
     It lists every start: when, on which host, and how many threads computed. Afterwards the status is `done`, or
     `failed` or `interrupted` with the traceback in `log.txt`.
@@ -96,7 +96,7 @@ def keep(folder: Path, config: Config, threads: int | None = None) -> Iterator[N
         write_whole(folder / "config.yaml", OmegaConf.to_yaml(config))
         write_json(folder / "record.json", record)
         try:
-            yield
+            yield record
             record["status"] = "done"
         except BaseException as error:
             record.update(status=status_after(error), error=one_line(error))

@@ -10,6 +10,7 @@ from src.data.module import DataModule
 from src.evaluation import registry, search
 from src.evaluation.task import Scores, Subject
 from src.models.base import Model, build
+from src.models.diagnosis import findings
 from src.runs import code, files, identity, record, trials
 from src.runs.identity import Config
 from src.runs.published import published_values
@@ -57,8 +58,9 @@ def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_na
         fit(trainer, model, data, folder)
         return {}
     record.make_way(folder)
-    with record.keep(folder, config, threads=torch.get_num_threads()), boards:
+    with record.keep(folder, config, threads=torch.get_num_threads()) as kept, boards:
         fit(trainer, model, data, folder)
+        kept["notes"] = notes(subject())
         metrics = evaluate(subject(), folder)
         boards.finish(metrics)
     record.forget_checkpoints(folder)
@@ -104,12 +106,21 @@ def load_model(folder: Path) -> Model:
 
 
 def watch(subject: Subject, epoch: int, epochs: int) -> Scores:
-    """Scores of a model that is still training, every so many epochs and after the last, if the settings ask for it."""
-    every = subject.settings.get("watch_every")
+    """What a model that is still training tells about itself and, if the settings ask for it, its scores.
+
+    Scores come every so many epochs and after the last.
+    """
+    traced, every = registry.trace(subject), subject.settings.get("watch_every")
     if every is None or ((epoch + 1) % every and epoch + 1 < epochs):
-        return {}
+        return traced
     subject.model.finalise(subject.data)
-    return registry.watch(subject)
+    return traced | registry.watch(subject)
+
+
+def notes(subject: Subject) -> list[str]:
+    """What the last epoch shows to have gone wrong: unused latent dimensions, noise in place of a fit."""
+    last = subject.history[-1] if subject.history else {}
+    return findings({name.removeprefix(registry.WATCHED): value for name, value in last.items()})
 
 
 def score_so_far(subject: Subject, metric: str) -> float:
@@ -129,7 +140,8 @@ def draw_now(subject: Subject, folder: Path) -> None:
 def summary(folder: Path, config: Config, model_name: str, dataset_name: str) -> str:
     """The metrics of a finished run beside the published ones, and where everything is."""
     metrics = files.read_json(folder / "metrics.json")
-    values, notes = published_values(model_name, dataset_name, config, metrics)
-    table = "\n".join([registry.summary(metrics, values), *notes])
+    values, sources = published_values(model_name, dataset_name, config, metrics)
+    warnings = [f"note: {text}" for text in files.read_json(folder / "record.json").get("notes", [])]
+    table = "\n".join([registry.summary(metrics, values), *sources, *([""] if warnings else []), *warnings])
     latent_map = folder / "figures" / "latent_map.png"
     return f"\n{table}\n\nrun folder: {folder}" + (f"\nlatent map: {latent_map}" if latent_map.exists() else "")

@@ -54,10 +54,16 @@ class Tracing(Known):
         return {"lengthscale": 2.5}
 
 
-def test_test_scores_and_traces_are_watched() -> None:
-    known = subject(Tracing, known_data())
-    watched = registry.watch(known)
-    assert watched == {"watched_lengthscale": 2.5, "watched_path_rmse": registry.scores(known)["path_rmse"]}
+class TracingClosely(Tracing):
+    def trace_closely(self, data: Any) -> dict[str, float]:
+        return {"bias": 0.5}
+
+
+def test_every_epoch_has_what_is_cheap_and_some_have_scores() -> None:
+    known = subject(TracingClosely, known_data())
+    assert registry.trace(known) == {"watched_lengthscale": 2.5}
+    assert registry.watch(known) == {"watched_bias": 0.5, "watched_path_rmse": registry.scores(known)["path_rmse"]}
+    assert registry.trace(subject(Known, known_data())) == {}
 
 
 def test_the_best_epoch_has_a_name_of_its_own() -> None:
@@ -81,10 +87,10 @@ def test_the_best_of_a_score_that_should_be_high_is_the_highest(monkeypatch: pyt
 
 def test_watching_in_vain_is_refused() -> None:
     data = MadeUp(split_of(torch.rand(6, 3), torch.arange(6) % 2))
-    for model_class, at in ((Tracing, known_data()), (Known, known_data()), (Tracing, data)):
+    for model_class, at in ((Known, known_data()), (TracingClosely, data)):
         registry.check(model_class(at.facts), at, SETTINGS | {"watch_every": 2})
-    with pytest.raises(UserError, match=r"evaluation\.watch_every has no effect on Known here"):
-        registry.check(Known(data.facts), data, SETTINGS | {"watch_every": 2})
+    with pytest.raises(UserError, match=r"evaluation\.watch_every has no effect on Tracing here"):
+        registry.check(Tracing(data.facts), data, SETTINGS | {"watch_every": 2})
     with pytest.raises(UserError, match=r"evaluation\.watch_every=0 must be at least 1"):
         registry.check(Tracing(data.facts), data, SETTINGS | {"watch_every": 0})
 

@@ -25,6 +25,7 @@ CVAE, TEST_CVAE = "src/models/cvae.py", "tests/models/test_cvae.py"
 GP_VAE, TEST_GP_VAE = "src/models/gp_vae.py", "tests/models/test_gp_vae.py"
 CASALE, TEST_CASALE = "src/models/casale_gp_vae.py", "tests/models/test_casale_gp_vae.py"
 SVGP_VAE, TEST_SVGP_VAE = "src/models/svgp_vae.py", "tests/models/test_svgp_vae.py"
+DIAGNOSIS, TEST_DIAGNOSIS = "src/models/diagnosis.py", "tests/models/test_diagnosis.py"
 MLP, TEST_MLP = "src/nets/mlp.py", "tests/nets/test_mlp.py"
 CONVOLUTIONAL, TEST_CONVOLUTIONAL = "src/nets/convolutional.py", "tests/nets/test_convolutional.py"
 
@@ -1152,6 +1153,18 @@ MISTAKES += [
         "(x, mean, ",
         TEST_BAYESIAN_GPLVM,
     ),
+    ("the KL of a dimension forgets its mean", DIAGNOSIS, "q.mean.square() + q.variance", "q.variance", TEST_DIAGNOSIS),
+    ("the sum over points", DIAGNOSIS, "q.variance.log()).mean(0)", "q.variance.log()).sum(0)", TEST_DIAGNOSIS),
+    ("length scales play no part", DIAGNOSIS, 'values.get(f"lengthscale_{i}", common)', "common", TEST_DIAGNOSIS),
+    (
+        "the first training points",
+        DIAGNOSIS,
+        "torch.arange(count) * len(train) // count",
+        "torch.arange(count)",
+        TEST_DIAGNOSIS,
+    ),
+    ("missing values count as the mean", BASE, "return x if mask is None else x[mask]", "return x", TEST_DIAGNOSIS),
+    ("noise of all data is normal", DIAGNOSIS, "> MOST_NOISE", "> 2 * MOST_NOISE", TEST_DIAGNOSIS),
     ("bits of one batch", "src/gp/bounds.py", "num_data / z.shape[1] * torch", "torch", TEST_BAYESIAN_GPLVM),
 ]
 

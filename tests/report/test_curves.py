@@ -114,6 +114,19 @@ def test_what_was_watched_is_drawn_at_its_epochs(tmp_path: Path) -> None:
     assert "bias-moving_ball" not in figures
 
 
+def test_noise_and_divergences_of_dimensions_are_drawn(tmp_path: Path) -> None:
+    """The noise of every run; the divergences of one run per model, the lowest seed."""
+    for seed in (1, 0):
+        folder = write_run(tmp_path, "vae", "mnist", seed, None)
+        watch(folder, noise_share=[0.9, 0.5], kl_1=[1.0, 2.0 + seed], kl_2=[1.0, 0.0])
+    figures = found(tmp_path)
+    assert len(figures["noise_share-mnist"].axes[0].lines) == 2
+    (axes,) = figures["dimensions-mnist"].axes
+    assert [line.get_xydata().tolist() for line in axes.lines] == [[[2, 1], [4, 2]], [[2, 1], [4, 0]]]
+    assert axes.get_title() == "VAE, Q = 2"
+    assert "active_dims-mnist" not in figures
+
+
 def test_biases_are_drawn(tmp_path: Path) -> None:
     watch(svgp_vae(tmp_path, 8, 0.1), bias=[0.5, 0.25])
     (axes,) = found(tmp_path)["bias-rotated_mnist"].axes

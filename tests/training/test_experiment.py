@@ -90,6 +90,35 @@ def test_an_interrupted_run_ends_with_the_same_numbers(
     assert record.status(folder) == "interrupted"
     broken = files.read_json(small_run(tmp_path / "broken", model="bayesian_sas") / "metrics.json")
     assert {key: whole[key] for key in SAME} == {key: broken[key] for key in SAME}
+    first, second = (next(tmp_path.glob(f"{which}/*/history.csv")) for which in ("whole", "broken"))
+    assert traced(first) == traced(second)
+
+
+def traced(path: Path) -> list[dict[str, str]]:
+    """The columns of a history that no clock has a part in."""
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(path.read_text().splitlines())]
+
+
+def test_a_run_of_code_that_traced_nothing_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first epochs have no values in the new columns."""
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment.registry, "trace", lambda subject: {})
+        patch.setattr(BayesianSAS, "on_train_batch_end", interrupted_at_step_3)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            small_run(tmp_path, model="bayesian_sas")
+    rows = list(csv.DictReader((small_run(tmp_path, model="bayesian_sas") / "history.csv").read_text().splitlines()))
+    assert [np.isfinite(float(row["watched_noise"])) for row in rows] == [False, True, True]
+    assert all(np.isfinite(float(row["loss"])) for row in rows)
+
+
+def test_what_went_wrong_is_noted_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After three epochs of a small model, the noise is still where it started."""
+    folder = small_run(tmp_path)
+    (note,) = files.read_json(folder / "record.json")["notes"]
+    assert note.startswith("the noise variance is 1.")
+    assert f"note: {note}" in capsys.readouterr().out
+    small_run(tmp_path)  # which shows the finished run
+    assert f"note: {note}" in capsys.readouterr().out
 
 
 def interrupted(*_: object, **__: object) -> None:
@@ -367,7 +396,7 @@ def test_the_peak_memory_is_not_that_of_the_process_that_started_this_one() -> N
 
 
 def test_watching_adds_the_best_epoch_and_changes_no_other_number(tmp_path: Path) -> None:
-    """Every second epoch and the last; GP-VAEs trace their length scale besides."""
+    """Every second epoch and the last; the length scale is traced in every epoch."""
     sizes = [f"dataset.{name}={size}" for name, size in (("batch_videos", 2), ("steps_per_epoch", 2))]
     sizes += ["dataset.num_train_videos=3", "dataset.num_test_videos=2", "trainer.max_epochs=3"]
     command = ["model=gp_vae", "dataset=moving_ball", *sizes, f"paths.outputs={tmp_path}", "logger=csv"]
@@ -376,9 +405,9 @@ def test_watching_adds_the_best_epoch_and_changes_no_other_number(tmp_path: Path
     )
     measured = {"seconds_per_epoch", "peak_memory_mb"}
     assert {k: watched[k] for k in plain if k not in measured} == {k: plain[k] for k in plain if k not in measured}
-    (folder,) = (path.parent for path in tmp_path.glob("*/history.csv") if "watched_" in path.read_text())
+    (folder,) = (path.parent for path in tmp_path.glob("*/history.csv") if "watched_path" in path.read_text())
     rows = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
     scores = [float(row["watched_path_rmse"]) for row in rows]
     assert [np.isfinite(score) for score in scores] == [False, True, True]
     assert scores[2] == watched["path_rmse"] and watched["path_rmse_best_epoch"] == min(scores[1:])
-    assert np.isfinite(float(rows[1]["watched_lengthscale"]))
+    assert np.isfinite([float(row["watched_lengthscale"]) for row in rows]).all()
