@@ -155,13 +155,17 @@ def check_images(split: Split, stored: Stored) -> None:
             f"{describe(stored)} looks like height x width x channels: save it as channels x height x width, "
             "with np.moveaxis(x, -1, 1)"
         )
-    x = next(iter(split.chunks(ROWS_AT_ONCE))).x
-    seen = x[~x.isnan()]
-    if len(shape) == 3 and x.is_floating_point() and seen.numel() and seen.min() >= 0 and BRIGHT < seen.max() <= 255:
+    if len(shape) == 3 and looks_like_bytes(next(iter(split.chunks(ROWS_AT_ONCE))).x):
         raise UserError(
             f"{describe(stored)} looks like images from 0 to 255: divide them by 255, or save them as uint8, "
             "with x.round().astype(np.uint8)"
         )
+
+
+def looks_like_bytes(x: Tensor) -> bool:
+    """Whether floats run from 0 to 255, as intensities that somebody forgot to divide."""
+    seen = x[~x.isnan()] if x.is_floating_point() else x[:0]
+    return seen.numel() > 0 and bool(seen.min() >= 0) and BRIGHT < float(seen.max()) <= 255
 
 
 def observed(split: Split, where: str) -> Tensor | None:

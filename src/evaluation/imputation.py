@@ -230,7 +230,13 @@ def imputed(subject: Subject, rows: Tensor) -> Decoded:
     """Mean and sd [B, *shape] of the prediction of these test points, given what the checkpoint conditions on."""
     model, aux = subject.model, subject.data.test[rows].aux
     z = draws(subject.test_posterior, subject.seed)[:, rows].to(model.device)
-    parts = [model.decode(each, subject.given, None if aux is None else aux.to(model.device)) for each in z]
+    filled = moments(model, z, subject.given, None if aux is None else aux.to(model.device))
+    return Decoded(filled.mean.cpu(), filled.sd.cpu())
+
+
+def moments(model: HasLatents, z: Tensor, given: Any, aux: Tensor | None) -> Decoded:
+    """Mean and sd [B, *shape] of the mixture (1 / K) sum_k p(x | z_k), for z [K, B, Q]: hidden values and z vary."""
+    parts = [model.decode(each, given, aux) for each in z]
     means = torch.stack([p.mean for p in parts])
     noise = torch.stack([p.variance.expand_as(p.mean) for p in parts]).mean(0)
-    return Decoded(means.mean(0).cpu(), (means.var(0, correction=0) + noise).sqrt().cpu())
+    return Decoded(means.mean(0), (means.var(0, correction=0) + noise).sqrt())

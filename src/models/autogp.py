@@ -93,6 +93,7 @@ class AutoGP(Predictor):
         """
         from sklearn.cluster import MiniBatchKMeans
 
+        super().initialise(data)
         rows = (self.as_float(chunk.x).flatten(1) for chunk in data.train.chunks(4096))
         self.inputs.fit(rows, one_scale=self.facts.scale == "image")
         if self.facts.target.kind == "real":

@@ -64,12 +64,6 @@ class Model(Diagnosed, Learner, ABC):
         """Raise a UserError that names the reason if the model cannot be trained on such data."""
         self.check_learning(facts)
 
-    def initialise(self, data: "DataModule") -> None:
-        """Take what the model starts from; needed once before training."""
-
-    def finalise(self, data: "DataModule") -> None:
-        """Keep, once training has ended, what prediction needs of the training data."""
-
     def as_float(self, x: Tensor) -> Tensor:
         """Observations [B, *shape] in the model's precision; bytes 0..255 become 0..1."""
         x_float = x.to(self.dtype)
@@ -103,6 +97,7 @@ class Model(Diagnosed, Learner, ABC):
         model = build(checkpoint["model"]["spec"], Facts.from_plain(checkpoint["model"]["facts"]))
         model.on_load_checkpoint(checkpoint)
         model.load_state_dict(checkpoint["state_dict"])
+        model.initialised = True
         return model.to(map_location).eval()
 
 
@@ -220,6 +215,7 @@ class LatentModel(PulledBackMetric, Warps, Model, ABC):
 
     def initialise(self, data: "DataModule") -> None:
         """Take the mean of the observed training data, and PCA scores for free latents."""
+        super().initialise(data)
         total, count = (torch.zeros_like(self.data_mean, dtype=torch.float64) for _ in range(2))
         for chunk in data.train.chunks(4096):
             total += masked(self.modelled(chunk.x), chunk.mask).flatten(1).sum(0)

@@ -61,6 +61,14 @@ class ConditionsOnPoints(HasLatents, Protocol):
 
 
 @runtime_checkable
+class CarriesPoints(HasLatents, Protocol):
+    """Has some of its training points in its checkpoint."""
+
+    def stored_active_set(self) -> Batch:
+        """These points."""
+
+
+@runtime_checkable
 class HasEvidence(ConditionsOnPoints, Protocol):
     """Has log p(x | z) as the density of one Gaussian process, with the noise of its Gaussian likelihood."""
 

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gpytorch
 import torch
@@ -21,6 +21,9 @@ from src.models.phases import Phase, Switch, check_phases, position
 from src.runs.errors import NumericalError, UserError
 from src.runs.specs import Spec
 
+if TYPE_CHECKING:
+    from src.data.module import DataModule
+
 FEW_VALUES = 10  # of a hyperparameter, that a message lists one by one
 
 
@@ -35,6 +38,7 @@ class Learner(LeanModule, ABC):
     """What Lightning trains: an objective, in phases, each with its own parameters and optimiser."""
 
     phases: tuple[Phase, ...] = (Phase(),)  # repeated until the end of the training
+    initialised: bool = False  # whether it has what it starts from, by `initialise` or from a checkpoint
     num_steps: int | None = None  # of the whole training; None while nothing trains
     evaluated: int | None = None  # the step that `step_values` belongs to
     step_values: Mapping[str, Tensor | float]  # loss and parts at the parameters that the present step starts from
@@ -46,6 +50,36 @@ class Learner(LeanModule, ABC):
     @abstractmethod
     def objective(self, batch: Batch) -> Terms:
         """The loss of one batch, whose points come in random order."""
+
+    def initialise(self, data: "DataModule") -> None:
+        """Take what the model starts from; Lightning's `fit` does it for a model that is new."""
+        self.initialised = True
+
+    def finalise(self, data: "DataModule") -> None:
+        """Keep, once training has ended, what prediction needs of the training data; Lightning's `fit` ends with it."""
+
+    def setup(self, stage: str) -> None:
+        """Before a training: initialise a new model. Without our datamodule that is impossible, and an error."""
+        if stage == "fit" and not self.initialised:
+            self.initialise(self.training_data())
+            self.train()  # all GPyTorch kernels share a module, which an earlier model may have set to eval mode
+
+    def on_fit_end(self) -> None:
+        """After a training: finalise, in eval mode as for any prediction."""
+        if getattr(self.trainer, "datamodule", None) is not None:
+            mode = self.training
+            self.eval().finalise(self.training_data())
+            self.train(mode)
+
+    def training_data(self) -> "DataModule":
+        """The datamodule that Lightning trains on."""
+        data: DataModule | None = getattr(self.trainer, "datamodule", None)
+        if data is None:
+            raise UserError(
+                f"{type(self).__name__} starts from its training data: pass trainer.fit(model, datamodule=data), or "
+                "call model.initialise(data) first"
+            )
+        return data
 
     def check_learning(self, facts: Facts) -> None:
         """Raise a UserError if a phase or its optimiser cannot work on such data."""

@@ -72,6 +72,7 @@ class SASPredictor(Predictor, ABC):
 
     def initialise(self, data: DataModule) -> None:
         """Take the moments of the inputs, and draw the active set that the checkpoint predicts from."""
+        super().initialise(data)
         self.inputs.fit(self.as_float(chunk.x).flatten(1) for chunk in data.train.chunks(4096))
         if self.encoder is not None and self.facts.scale == "image":
             self.inputs.scale.fill_(1.0)

@@ -76,6 +76,7 @@ class SparseRegression(InducingPoints, Predictor):
     @torch.no_grad()
     def initialise(self, data: DataModule) -> None:
         """Take the moments of the data, place the inducing inputs, and start q(u) at its optimum for a part of them."""
+        super().initialise(data)
         if self.standardise:
             assert data.train.y is not None
             self.inputs.fit(self.as_float(chunk.x).flatten(1) for chunk in data.train.chunks(4096))

@@ -57,7 +57,6 @@ def fit(trainer: Trainer, model: Model, data: DataModule, folder: Path) -> None:
     checkpoint = newest_intact(folder)
     if trainer.is_global_zero:
         print(f"{folder}: {beginning(checkpoint)}", flush=True)
-    model.initialise(data)
     model.train()  # all GPyTorch kernels share a module, which an earlier model may have set to eval mode
     with stops_at_a_checkpoint():
         try:
@@ -65,7 +64,6 @@ def fit(trainer: Trainer, model: Model, data: DataModule, folder: Path) -> None:
         except SIGTERMException as stop:  # Lightning noticed the signal first, and would exit with 0
             raise SystemExit(SIGTERM_EXIT) from stop
     model.to(trainer.strategy.root_device).eval()  # Lightning leaves it on the CPU
-    model.finalise(data)
     with written_by_first(trainer, folder / "model.ckpt") as unfinished:
         trainer.save_checkpoint(unfinished, weights_only=True)
 

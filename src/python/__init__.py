@@ -1,0 +1,1 @@
+"""Trained models in Python: what `load` and the estimators share."""
