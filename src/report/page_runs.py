@@ -75,6 +75,7 @@ def details(run: Run) -> dict[str, Any]:
         "git": str(record.get("git") or "")[:12],
         "versions": ", ".join(f"{name} {version}" for name, version in (record.get("versions") or {}).items()),
         "error": "" if run.status != "failed" else last_line(run.folder / "log.txt"),
+        "notes": "; ".join(record.get("notes") or []),
         "metrics": {key: rounded(value) for key, value in run.metrics.items()},
     }
 
