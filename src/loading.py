@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from src.models.base import Model
 from src.python.trained import Trained
@@ -35,7 +35,7 @@ class Run(Trained):
     def config(self) -> Config:
         """The whole config."""
         config = OmegaConf.load(self.recorded("config.yaml"))
-        assert OmegaConf.is_dict(config)
+        assert isinstance(config, DictConfig)
         return identity.plain(config)
 
     @cached_property

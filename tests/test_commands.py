@@ -59,7 +59,9 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     (wheel,) = folder.glob("gp_decoders-*.whl")
     python = folder / "venv" / "bin" / "python"
-    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", "--no-index", wheel], check=True, cwd=folder)
+    subprocess.run(
+        [*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)], check=True, cwd=folder
+    )
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
     (site / "shared.pth").write_text(sysconfig.get_path("purelib"))  # its own .pth files are not read
     return folder / "venv"
@@ -68,7 +70,7 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gp_decoders(venv: Path, *arguments: str, cwd: Path) -> str:
     """What `gp-decoders` prints in a folder, with nothing of this checkout on its path."""
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "GP_DECODERS_HOME")}
-    command = [venv / "bin" / "gp-decoders", *arguments]
+    command = [str(venv / "bin" / "gp-decoders"), *arguments]
     result = subprocess.run(command, cwd=cwd, env={**clean, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout

@@ -164,7 +164,7 @@ def check_images(split: Split, stored: Stored) -> None:
 
 def looks_like_bytes(x: Tensor) -> bool:
     """Whether floats run from 0 to 255, as intensities that somebody forgot to divide."""
-    seen = x[~x.isnan()] if x.is_floating_point() else x[:0]
+    seen = x.detach()[~x.isnan()] if x.is_floating_point() else x[:0]
     return seen.numel() > 0 and bool(seen.min() >= 0) and BRIGHT < float(seen.max()) <= 255
 
 

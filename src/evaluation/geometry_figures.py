@@ -34,7 +34,7 @@ def geodesic_map(
     draw_points(figure, axes, across[drawn], up[drawn], labels[drawn], classes, names if y is not None else ())
     axes.add_collection(LineCollection(list(array(curves)), colors="black", linewidths=0.5, alpha=0.8, zorder=3))
     ends = array(curves[:, [0, -1]].flatten(0, 1))
-    axes.scatter(*ends.T, s=12, c="white", edgecolors="black", linewidths=0.8, zorder=4)
+    axes.scatter(ends[:, 0], ends[:, 1], s=12, c="white", edgecolors="black", linewidths=0.8, zorder=4)
     left, right, bottom, top = grid.extent
     axes.set(xlim=(left, right), ylim=(bottom, top))
     return figure

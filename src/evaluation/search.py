@@ -5,15 +5,17 @@ The test split chooses nothing.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from src.data.module import DataModule
 from src.evaluation import registry
 from src.evaluation.task import Subject, Task
 from src.runs.errors import UserError
 from src.runs.identity import Config
+
+if TYPE_CHECKING:
+    from src.data.module import DataModule
 
 OBJECTIVE = "objective"
 
@@ -24,7 +26,7 @@ def metric_of(config: Config) -> str:
     return name
 
 
-def check(model: Any, data: DataModule, name: str) -> None:
+def check(model: Any, data: "DataModule", name: str) -> None:
     """Raise a UserError at start-up if a run will not have the score that `search.metric` names."""
     if name == OBJECTIVE:
         return
@@ -34,7 +36,7 @@ def check(model: Any, data: DataModule, name: str) -> None:
         raise UserError(f"search.metric={name} must be a score of this run: {', '.join([OBJECTIVE, *possible])}")
 
 
-def validated(model: Any, data: DataModule) -> list[Task]:
+def validated(model: Any, data: "DataModule") -> list[Task]:
     """The tasks that score the validation split of a run; none if it has no such split."""
     held_out = None if data.validation is None else data.tested_on_validation()
     return [task for task in registry.tasks() if held_out is not None and task.validated and task.fits(model, held_out)]

@@ -76,9 +76,12 @@ class Space:
 
     def check(self) -> None:
         """Reject values outside their ranges, and choices without effect; models of one search may differ in those."""
-        values.check(self.ends())
+        first, last = self.ends()
+        values.check([first, last])
+        for end in (first, last):
+            values.check_pair(end)
         if "model" not in self.varied:
-            choices.check_run(self.ends()[1])
+            choices.check_run(last)
 
     def name(self) -> str:
         """`sas-digits-3f2a91c4`: the same for the same command, another if anything counts that differs."""

@@ -4,7 +4,7 @@ It is that of the function f behind the observations, without their noise: of bi
 images the warped values. These are what the model takes to be Gaussian, and what has a Jacobian in closed form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,9 +35,8 @@ class PulledBackMetric:
 
     if TYPE_CHECKING:
 
-        @property
-        def dtype(self) -> torch.dtype | str:
-            """The precision of the parameters."""
+        def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]:
+            """The parameters, whose precision z is given in."""
 
         def decode(self, z: Tensor, given: Any = None, aux: Tensor | None = None) -> Distribution:
             """The distribution of observations."""
@@ -50,7 +49,7 @@ class PulledBackMetric:
 
     def chunk_metric(self, z: Tensor, aux: Tensor | None, given: Any) -> Tensor:
         """G of a few points."""
-        dtype: Any = self.dtype
+        dtype = next(self.parameters()).dtype
         return pulled_back(lambda at: moments(self.decode(at, given, aux)), z.to(dtype))
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from src.models.capabilities import CarriesPoints, Generates, Refines
+from src.models.posterior import Free
 from src.runs.errors import UserError
 
 TINY = 1e-12  # added to the variances of latents, which may all be the same in an unused dimension
@@ -37,8 +38,8 @@ def known_points(model: Refines) -> Tensor | None:
     """The latents [A, Q] of training points that a model with point latents has; None if it has a prior."""
     if model.latents.kind != "point":
         return None
-    if model.latents.free:
-        return model.latents.mean.weight.double()  # type: ignore[union-attr]
+    if isinstance(model.latents, Free):
+        return model.latents.mean.weight.double()
     if not isinstance(model, CarriesPoints):
         raise UserError(f"{type(model).__name__} has no prior and carries no training points: choose z, and decode it")
     return model.encode(model.stored_active_set(), seen=True).mean.double()

@@ -95,7 +95,7 @@ class Trained:
         if steps < 2:
             raise UserError(f"steps={steps} must be at least 2: a path has two ends")
         ends = [self.end(point, name) for point, name in ((a, "a"), (b, "b"))]
-        z = self.curve(*(end for end, _ in ends), steps, path).to(model.device)
+        z = self.curve(ends[0][0], ends[1][0], steps, path).to(model.device)
         at = None if aux is None else arrays.aux_of(torch.as_tensor(aux).expand(steps, -1), model.facts, steps)
         kind = Kind(ends[0][1].numpy, ends[0][1].device, single=False)
         with torch.no_grad():
@@ -166,7 +166,11 @@ class Trained:
         mean = in_units(torch.cat([each.mean for each in p]), facts)
         variance = in_units(torch.cat([variance_of(each) for each in p]), facts, 2)
         known = [variance_without_noise(each, self.model.likelihood) for each in p]
-        without = None if known[0] is None else kind.answer(in_units(torch.cat(known), facts, 2))
+        without = (
+            None
+            if known[0] is None
+            else kind.answer(in_units(torch.cat([each for each in known if each is not None]), facts, 2))
+        )
         levels = [kind.answer(in_units(torch.cat([quantile(each, q) for each in p]), facts)) for q in quantiles]
         return Decoded(kind.answer(mean), kind.answer(variance), without, stacked(levels))
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from src.data import sources
+from src.data.fetching import idx_bytes
 from src.data.images import CIFAR10, MNIST, CIFAR10Subset, Digits, FashionMNIST, read_idx
 
 
@@ -30,14 +31,14 @@ def test_mnist_and_fashion_mnist(
 @pytest.mark.parametrize("name", sources.MNIST.md5)
 def test_idx_files_are_read_and_written_bit_for_bit(name: str, data_file: Callable[[str], Path]) -> None:
     content = data_file(f"{sources.MNIST.folder}/{name}").read_bytes()
-    rebuilt = sources.idx_bytes(read_idx(content).numpy())
+    rebuilt = idx_bytes(read_idx(content).numpy())
     assert hashlib.md5(rebuilt).hexdigest() == sources.MNIST.md5[name]
 
 
 def test_idx_tensors_can_be_written_to_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tensor = read_idx(sources.idx_bytes(np.arange(6, dtype=np.uint8).reshape(1, 2, 3)))
+        tensor = read_idx(idx_bytes(np.arange(6, dtype=np.uint8).reshape(1, 2, 3)))
     tensor.add_(1)
     assert tensor.tolist() == [[[1, 2, 3], [4, 5, 6]]]
 

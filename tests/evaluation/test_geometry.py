@@ -83,7 +83,7 @@ def test_both_accuracies_are_those_of_the_same_points() -> None:
     assert scores["geodesic_1nn"] == 1.0 and scores["euclidean_1nn"] < 0.9
     assert scores["geodesic_energy"] == pytest.approx(1.0)  # the metric is the same everywhere
     alone = MadeUp(data.train, data.train)
-    alone.test_is_train = True  # type: ignore[misc]
+    alone.test_is_train = True
     part = part_of(asked(Stretched, alone))
     assert len(part.known) == len(part.asked) == 100
     assert not (part.known.unsqueeze(1) == part.asked).all(2).any()

@@ -100,7 +100,9 @@ def test_a_sweep_says_what_is_ignored_before_it_starts(tmp_path: Path) -> None:
     plan = command("src.plan", *sweep, cwd=tmp_path)
     assert plan.returncode == 0 and plan.stdout.count(line) == 1
     small = [text for text in TINY if "active_set.size" not in text and "batch_size" not in text]
-    started = command("src.train", "-m", *sweep, *small, "dataset.max_train=20", cwd=tmp_path)
+    started = command(
+        "src.train", "-m", *sweep, *small, "dataset.max_train=120", "dataset.batch_size=full", cwd=tmp_path
+    )
     assert started.stdout.count(line) == 1 and "3 cells, 3 of them to do" in started.stdout
 
 

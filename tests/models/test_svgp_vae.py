@@ -416,7 +416,6 @@ def test_length_scale_and_inducing_times_of_videos_are_traced_in_order() -> None
     with torch.no_grad():
         model.inducing.copy_(torch.tensor([[3.0], [0.5], [1.5]]))
     expected = {
-        "kernel_variance": model.kernel.outputscale.item(),
         "lengthscale": 0.8,
         "inducing_0": 0.5,
         "inducing_1": 1.5,

@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "grid_sd": rng.uniform(0.1, 0.2, (SIDE, SIDE)).astype(np.float32),
         }
         arrays |= {} if model == "gplvm" else {"grid_metric": grid_metric()}
-        write_explorer(write_run(outputs, model, active_set=None), shape, **arrays)
+        write_explorer(write_run(outputs, model, active_set=None), shape, 2, **arrays)
     main([str(outputs)])
     return outputs
 
@@ -89,7 +89,7 @@ def test_two_presses_show_both_paths_and_what_is_decoded_along_them(opened: Open
     ends = np.array(page.evaluate("paths.ends.map(([c, r]) => [explorer.data.across[c], explorer.data.up[r]])"))
     np.testing.assert_allclose([line[0], line[-1]], ends)
     np.testing.assert_allclose([curve[0], curve[-1]], ends)
-    np.testing.assert_allclose(line, np.linspace(*ends, len(line)), atol=1e-9)
+    np.testing.assert_allclose(line, np.linspace(ends[0], ends[1], len(line)), atol=1e-9)
     assert np.abs(curve[:, 1]).max() > 0.7  # around the hill
     (folder,) = made.glob("sas-*")
     with np.load(folder / "explorer.npz") as arrays:
