@@ -1,7 +1,7 @@
 """A run in Python: `from src import load; run = load("outputs/<run>")`."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -61,7 +61,7 @@ class Run(Trained):
 class Columns(dict[str, np.ndarray]):
     """One array per column, with a row per epoch; `to_frame` makes a pandas DataFrame of it."""
 
-    def __init__(self, rows: Iterator[dict[str, Any]]) -> None:
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         table = list(rows)
         names = dict.fromkeys(name for row in table for name in row)
         super().__init__({name: np.array([float(row.get(name, "nan")) for row in table]) for name in names})

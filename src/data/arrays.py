@@ -34,7 +34,8 @@ class Arrays(DataModule):
 
     An .npz file may hold `x_train`, `y_train`, `x_test` and `y_test` (or `x` and `y`); options that name other files
     take precedence. NaN means missing. Integer and string labels are classes, float labels are real targets. Without
-    test images, one tenth of the training images becomes the test split: the same tenth in every run.
+    test images, one tenth of the training images becomes the test split: the same tenth in every run. A test split that
+    is the same file as the training split is no test: all points are trained on, and scored as training data are.
     """
 
     def __init__(
@@ -48,11 +49,17 @@ class Arrays(DataModule):
     ) -> None:
         super().__init__(**options)
         self.name = name
+        self.test_is_train = train is not None and test == train
         self.paths = {"train": train, "test": test, "train_labels": train_labels, "test_labels": test_labels}
 
     def load(self) -> tuple[Split, Split]:
         """Read, check and pair the arrays."""
-        x_train, y_train, x_test, y_test = find_arrays(self.paths)
+        return self.paired(*find_arrays(self.paths))
+
+    def paired(
+        self, x_train: Stored, y_train: Stored | None, x_test: Stored | None, y_test: Stored | None
+    ) -> tuple[Split, Split]:
+        """Both splits from arrays as they were read."""
         train = observations(x_train)
         self.binary = is_binary(train)
         targets = checked_targets(y_train, len(train))
@@ -67,6 +74,19 @@ class Arrays(DataModule):
         labels, test_labels = encode_targets(targets, test_targets)
         self.classes = class_names(targets, test_targets)
         return replace(train, y=labels), replace(test, y=test_labels)
+
+
+class GivenArrays(Arrays):
+    """Arrays in memory, for Python. All points are trained on, and stand for the test split."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(None, **options)
+        self.test_is_train = True
+        self.x, self.y = Stored(x, "X"), None if y is None else Stored(y, "y")
+
+    def load(self) -> tuple[Split, Split]:
+        """Check and pair the arrays."""
+        return self.paired(self.x, self.y, self.x, self.y)
 
 
 def find_arrays(paths: dict[str, str | None]) -> tuple[Stored, Stored | None, Stored | None, Stored | None]:

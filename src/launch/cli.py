@@ -3,16 +3,17 @@
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hydra.errors import CompactHydraException, ConfigCompositionException
+from hydra.errors import CompactHydraException, ConfigCompositionException, HydraException
 
 import conf
 from src.launch import hydra_private
+from src.runs.errors import UserError
 from src.runs.identity import plain
 
 T = TypeVar("T")
@@ -131,6 +132,14 @@ def is_installed(package: str) -> bool:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # not even the package around it
         return False
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Raise a UserError for overrides that Hydra cannot read, with suggestions for names that do not exist."""
+    try:
+        hydra_private.check_names(list(overrides))
+    except HydraException as error:
+        raise UserError("\n".join(hints(list(overrides))) or str(error)) from None
 
 
 def answer(action: Callable[[], T]) -> T:

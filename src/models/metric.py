@@ -4,7 +4,7 @@ It is that of the function f behind the observations, without their noise: of bi
 images the warped values. These are what the model takes to be Gaussian, and what has a Jacobian in closed form.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,9 +34,7 @@ class PulledBackMetric:
     """Other decoders: J^T J of the mean and of the sd of what they decode."""
 
     if TYPE_CHECKING:
-
-        def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]:
-            """The parameters, whose precision z is given in."""
+        dtype: Any  # the precision of the parameters
 
         def decode(self, z: Tensor, given: Any = None, aux: Tensor | None = None) -> Distribution:
             """The distribution of observations."""
@@ -49,8 +47,7 @@ class PulledBackMetric:
 
     def chunk_metric(self, z: Tensor, aux: Tensor | None, given: Any) -> Tensor:
         """G of a few points."""
-        dtype = next(self.parameters()).dtype
-        return pulled_back(lambda at: moments(self.decode(at, given, aux)), z.to(dtype))
+        return pulled_back(lambda at: moments(self.decode(at, given, aux)), z.to(self.dtype))
 
 
 def moments(p: Distribution) -> Tensor:

@@ -1,5 +1,7 @@
 """Where the latent points of new observations come from."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -38,8 +40,17 @@ def known_points(model: Refines) -> Tensor | None:
     """The latents [A, Q] of training points that a model with point latents has; None if it has a prior."""
     if model.latents.kind != "point":
         return None
-    if isinstance(model.latents, Free):
-        return model.latents.mean.weight.double()
-    if not isinstance(model, CarriesPoints):
+    known = carried_points(model)
+    if known is None:
         raise UserError(f"{type(model).__name__} has no prior and carries no training points: choose z, and decode it")
+    return known
+
+
+def carried_points(model: Any) -> Tensor | None:
+    """The latent means [A, Q] of the training points that a model carries; None if it carries none."""
+    latents = getattr(model, "latents", None)
+    if isinstance(latents, Free):
+        return latents.mean.weight.detach().double()
+    if not isinstance(model, CarriesPoints):
+        return None
     return model.encode(model.stored_active_set(), seen=True).mean.double()

@@ -12,6 +12,7 @@ from torch.distributions import Categorical, Distribution
 from src.data.batch import Batch, Split, Storage
 from src.evaluation.imputation import draws, moments
 from src.evaluation.task import CHUNK, latents_of
+from src.gp.geodesics import geodesics
 from src.models.capabilities import HasLatents, Predicts
 from src.python import arrays, sampling
 from src.python.arrays import Kind, in_units
@@ -89,24 +90,36 @@ class Trained:
     ) -> Path:
         """A curve between two points, each an observation or a latent point [Q], and what it decodes to.
 
-        `straight` is the straight line of the latent space.
+        `straight` is the straight line of the latent space; `geodesic` is the shortest curve under its metric, which
+        stays near points that the model knows.
         """
         model = self.with_latents("interpolate")
         if steps < 2:
             raise UserError(f"steps={steps} must be at least 2: a path has two ends")
         ends = [self.end(point, name) for point, name in ((a, "a"), (b, "b"))]
-        z = self.curve(ends[0][0], ends[1][0], steps, path).to(model.device)
         at = None if aux is None else arrays.aux_of(torch.as_tensor(aux).expand(steps, -1), model.facts, steps)
+        z = self.curve(ends[0][0], ends[1][0], steps, path, at).to(model.device)
         kind = Kind(ends[0][1].numpy, ends[0][1].device, single=False)
         with torch.no_grad():
             found = self.decoded(z, at, kind)
         return Path(kind.answer(z.to(model.dtype)), *found[:3])
 
-    def curve(self, a: Tensor, b: Tensor, steps: int, path: str) -> Tensor:
+    def curve(self, a: Tensor, b: Tensor, steps: int, path: str, aux: Tensor | None) -> Tensor:
         """Latent points [steps, Q] from a to b."""
         if path == "straight":
             return torch.lerp(a, b, torch.linspace(0, 1, steps, dtype=a.dtype).unsqueeze(1))
-        raise UserError(f"path={path} is not known: straight")
+        if path == "geodesic":
+
+            def metric(z: Tensor) -> Tensor:
+                at = None if aux is None else aux[:1].expand(len(z), -1).to(self.model.device)
+                found: Tensor = self.model.metric(z.to(self.model.device), self.given, at)
+                return found.to(z)
+
+            with torch.no_grad():
+                known = sampling.carried_points(self.model)
+            found = geodesics(metric, a.unsqueeze(0), b.unsqueeze(0), None if known is None else known.cpu())
+            return found.points(steps)[0]
+        raise UserError(f"path={path} is not known: straight, geodesic")
 
     def end(self, point: Any, name: str) -> tuple[Tensor, Kind]:
         """One end of a path as a latent point [Q] on the CPU."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 from pytorch_lightning import seed_everything
+from pytorch_lightning.utilities.seed import isolate_rng
 
 from src.data.module import DataModule
 from src.evaluation import registry, search
@@ -18,7 +19,7 @@ from src.runs.specs import make
 from src.training.dashboards import About, Dashboards
 from src.training.history import History
 from src.training.pruning import Pruning
-from src.training.trainer import fit, make_trainer
+from src.training.trainer import fit, lightning_trainer, make_trainer
 
 
 def run(config: Config, model_name: str, dataset_name: str) -> Scores:
@@ -34,6 +35,20 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
     if metrics:
         print(summary(folder, config, model_name, dataset_name))
     return metrics
+
+
+def train_in_memory(config: Config, data: DataModule) -> tuple[Model, History]:
+    """A trained model without a run's folder, with the numbers of one; random numbers elsewhere stay as they were."""
+    with isolate_rng():
+        seed_everything(config["seed"], verbose=False)
+        data.setup()
+        model, history = make_model(config, data), History()
+        registry.check(model, data, config["evaluation"])
+        trainer = lightning_trainer(config["trainer"], history, enable_checkpointing=False)
+        trainer.fit(model.train(), datamodule=data)
+        model.to(trainer.strategy.root_device).eval()
+    model.trainer = data.trainer = None  # what holds the data, and cannot be pickled
+    return model, history
 
 
 def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_name: str) -> Scores:

@@ -21,10 +21,12 @@ class History(Callback):
 
     The rows are kept in the checkpoint, so a resumed run has them all. Sums are kept here because Lightning's own
     logging costs more than a step of a small model. `watch` tells what else there is to say after an epoch, such as
-    scores; its time does not count.
+    scores; its time does not count. Without a path, the rows stay in memory.
     """
 
-    def __init__(self, path: Path, watch: Callable[[int], Mapping[str, float]] = lambda epoch: {}) -> None:
+    def __init__(
+        self, path: Path | None = None, watch: Callable[[int], Mapping[str, float]] = lambda epoch: {}
+    ) -> None:
         self.path, self.watch = path, watch
         self.rows: list[dict[str, float]] = []
         self.sums: dict[str, Any] = {}  # over the steps of this epoch
@@ -52,7 +54,7 @@ class History(Callback):
         if len(pl_module.phases) > 1:
             where["phase"] = pl_module.phase_number
         self.rows.append({**where, **self.means, **self.watch(trainer.current_epoch)})
-        if trainer.is_global_zero:
+        if trainer.is_global_zero and self.path is not None:
             write_whole(self.path, as_csv(self.rows))
 
     def elapsed(self) -> float:

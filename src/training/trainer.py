@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 
 import torch
 from pytorch_lightning import Callback, Trainer
@@ -32,15 +33,20 @@ def make_trainer(config: Config, history: History, folder: Path, *callbacks: Cal
     """Lightning's trainer with our history, progress bar and checkpoints."""
     spec = dict(config["trainer"])
     checkpoints = Checkpoints(folder, config["checkpoint_minutes"], seconds(spec.pop("max_time")))
-    bar = [Progress(history)] if spec["enable_progress_bar"] else []
-    options = {"logger": False, "use_distributed_sampler": False, "plugins": [cluster.environment()]}
-    spec.setdefault("profiler", Unprofiled())
-    trainer: Trainer = make(spec, callbacks=[history, *bar, *callbacks, checkpoints], **options)
+    trainer = lightning_trainer(spec, history, *callbacks, checkpoints)
     if trainer.world_size > 1 and record.HOME in os.environ and not cluster.starts_processes():
         raise UserError(
             "a sweep cannot train one run in several processes here, because Lightning would start each of them with "
             "the whole command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
         )
+    return trainer
+
+
+def lightning_trainer(spec: Config, history: History, *callbacks: Callback, **options: Any) -> Trainer:
+    """Lightning's trainer with our history and progress bar."""
+    bar = [Progress(history)] if spec["enable_progress_bar"] else []
+    options |= {"logger": False, "use_distributed_sampler": False, "plugins": [cluster.environment()]}
+    trainer: Trainer = make({"profiler": Unprofiled(), **spec}, callbacks=[history, *bar, *callbacks], **options)
     return trainer
 
 

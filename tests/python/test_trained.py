@@ -154,6 +154,22 @@ def test_a_straight_path_has_even_steps_between_images_or_latent_points() -> Non
         run.interpolate(x[0], x[1], path="spiral")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("model", ["sas", "bayesian_gplvm", "vae"])
+def test_a_geodesic_has_the_same_ends_and_no_more_energy_than_the_straight_line(model: str) -> None:
+    run, x = run_of(model), digits(20)
+
+    def energy(z: np.ndarray) -> float:
+        middle, step = torch.tensor((z[1:] + z[:-1]) / 2), torch.tensor(np.diff(z, axis=0))
+        with torch.no_grad():
+            g = run.model.metric(middle, run.given).to(step)
+        return (len(z) - 1) * torch.einsum("nq,nqr,nr->", step, g, step).item()
+
+    straight, curve = (run.interpolate(x[3], x[10], steps=101, path=path) for path in ("straight", "geodesic"))
+    assert np.allclose(curve.z[[0, -1]], straight.z[[0, -1]], atol=1e-5)
+    assert energy(curve.z) <= energy(straight.z) * (1 + 1e-3)
+    assert np.allclose(curve.mean, run.decode(curve.z).mean, atol=1e-5)
+
+
 def test_classes_have_probabilities_and_names() -> None:
     run, x = run_of("sas_classifier"), digits(30)
     p = run.predict_proba(x)

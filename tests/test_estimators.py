@@ -1,0 +1,194 @@
+"""Estimators: scikit-learn's own checks, the numbers of the command line, and what else they promise."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
+
+from src import estimators
+from src.estimators import AutoGPRegressor, BayesianSAS, SASClassifier, SASRegressor
+from src.loading import load
+from src.runs.errors import UserError
+from tests.launch.commands import command
+
+DECODERS = ("SAS", "BayesianSAS", "GPLVM", "BayesianGPLVM", "VAE")
+PREDICTORS = ("AutoGPClassifier", "AutoGPRegressor", "SASClassifier", "SASRegressor")
+QUICK = ("check_fit_idempotent", "check_estimators_pickle", "check_estimators_unfitted", "check_n_features_in")
+NOT_CHECKED = {"check_array_api_input": "models compute with torch on arrays of numpy: there is no other array library"}
+
+
+def quick(name: str, **options: Any) -> Any:
+    few = {"num_inducing": 5} if "AutoGP" in name or name == "BayesianGPLVM" else {}
+    return getattr(estimators, name)(max_epochs=2, progress=False, **few, **options)
+
+
+def images() -> np.ndarray:
+    return (load_digits().images[:120] / 16).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", [*DECODERS, *PREDICTORS])
+def test_quick_checks_of_scikit_learn(name: str) -> None:
+    checks = estimator_checks_generator(quick(name))
+    for estimator, check in checks:
+        if check.func.__name__ in QUICK:
+            check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*DECODERS, *PREDICTORS])
+@pytest.mark.filterwarnings("default")
+def test_all_checks_of_scikit_learn(name: str) -> None:
+    results = check_estimator(quick(name).set_params(max_epochs=5), on_fail=None, on_skip=None)
+    assert len(results) > 40
+    assert {each["check_name"] for each in results if each["status"] != "passed"} <= NOT_CHECKED.keys()
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_transforms_decodes_samples_and_scores(name: str) -> None:
+    x, model = images(), quick(name)
+    z = model.fit_transform(x)
+    assert z.shape == (120, 2) and np.allclose(model.transform(x), z, atol=1e-5)
+    mean, sd = model.inverse_transform(z[:3], return_std=True)
+    assert mean.shape == sd.shape == (3, 1, 8, 8)
+    assert np.array_equal(model.inverse_transform(z[:3]), mean)
+    density = torch.distributions.Normal(torch.tensor(mean), torch.tensor(sd)).log_prob(torch.tensor(x[:3, None]))
+    assert model.score(x[:3]) == pytest.approx(density.mean().item(), rel=1e-4)
+    assert model.sample(4).x.shape == (4, 1, 8, 8)
+
+
+def test_missing_values_are_filled_in_and_count_neither_in_training_nor_in_the_score() -> None:
+    x = images()
+    x[:30, :2] = np.nan
+    model = quick("VAE").fit(x)
+    filled = model.impute(x[:5])
+    assert np.array_equal(filled.x[:, 0, 2:], x[:5, 2:]) and np.isfinite(filled.x).all()
+    hidden = x[:5].copy()
+    whole = model.score(hidden)
+    mean, sd = model.inverse_transform(model.transform(hidden), return_std=True)
+    density = torch.distributions.Normal(torch.tensor(mean), torch.tensor(sd)).log_prob(
+        torch.tensor(hidden[:, None]).nan_to_num()
+    )
+    assert whole == pytest.approx(density[:, :, 2:].mean().item(), rel=1e-4)
+
+
+def test_the_command_has_the_same_numbers(tmp_path: Path) -> None:
+    x = images()
+    np.save(tmp_path / "x.npy", x)
+    settings = [
+        "model=bayesian_sas",
+        "dataset=array",
+        "active_set.size=20",
+        "trainer.max_epochs=2",
+        "dataset.batch_size=64",
+    ]
+    run = command(
+        "src.train", *settings, f"dataset.train={tmp_path}/x.npy", f"dataset.test={tmp_path}/x.npy", cwd=tmp_path
+    )
+    assert run.returncode == 0, run.stderr
+    (folder,) = (tmp_path / "outputs").glob("bayesian_sas-*")
+    model = BayesianSAS(active_set=20, max_epochs=2, batch_size=64, progress=False)
+    assert np.array_equal(model.fit_transform(x), load(folder).encode(x).mean)
+    assert model.history_["loss"] == pytest.approx(load(folder).history["loss"])
+
+
+def test_with_outputs_it_is_a_run_and_the_second_fit_finds_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, model = images(), quick("BayesianSAS", outputs=tmp_path)
+    z = model.fit_transform(x)
+    (folder,) = tmp_path.glob("bayesian_sas-*")
+    assert np.array_equal(load(folder).encode(x).mean, z)
+    assert np.array_equal(quick("BayesianSAS").fit_transform(x), z)
+    capsys.readouterr()
+    clone(model).fit(x)
+    assert "This run is finished" in capsys.readouterr().out
+
+
+def test_random_numbers_elsewhere_stay_as_they_were() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    quick("VAE").fit(images())
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_pipelines_searches_clones_and_pickles() -> None:
+    iris = load_iris()
+    pipeline = make_pipeline(StandardScaler(), quick("BayesianSAS"))
+    z = pipeline.fit_transform(iris.data)
+    assert np.array_equal(pickle.loads(pickle.dumps(pipeline)).transform(iris.data), pipeline.transform(iris.data))
+    assert z.shape == (150, 2)
+    search = GridSearchCV(quick("SASClassifier"), {"lr": [1e-5, 1e-2], "active_set": [10, 20]}, cv=2).fit(
+        iris.data, iris.target
+    )
+    assert search.best_params_["lr"] == 1e-2 and search.best_estimator_.config_["model"]["active_set"] in (10, 20)
+
+
+def test_classes_keep_their_names_and_probabilities_add_up() -> None:
+    iris = load_iris()
+    names = iris.target_names[iris.target]
+    model = SASClassifier(max_epochs=40, progress=False).fit(iris.data, names)
+    assert model.score(iris.data, names) > 0.9 and set(model.predict(iris.data)) <= set(names)
+    assert np.allclose(model.predict_proba(iris.data).sum(1), 1, atol=1e-5)
+    with pytest.raises(ValueError, match="needs at least 2 classes, but y has 1 class: a"):
+        SASClassifier(progress=False).fit(iris.data[:9], ["a"] * 9)
+
+
+def test_real_targets_keep_their_shape_and_units() -> None:
+    iris = load_iris()
+    x, y = iris.data[:, :3], 100 + 10 * iris.data[:, 3]
+    model = AutoGPRegressor(num_inducing=10, max_epochs=60, progress=False).fit(x, y)
+    mean, sd = model.predict(x, return_std=True)
+    assert mean.shape == sd.shape == (150,) and model.score(x, y) > 0.8
+    both = quick("SASRegressor").fit(x, np.stack([y, -y], 1))
+    assert both.predict(x).shape == (150, 2)
+    assert isinstance(both, SASRegressor)
+
+
+def test_an_encoder_of_ones_own() -> None:
+    layer = torch.nn.Linear(64, 7)
+    own, before = torch.nn.Sequential(torch.nn.Flatten(), layer, torch.nn.Tanh()), layer.weight.clone()
+    model = quick("BayesianSAS", encoder=own).fit(images())
+    assert "Linear(in_features=7, out_features=2" in str(model.trained.model.latents)
+    assert torch.equal(layer.weight, before)  # a copy was trained
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).transform(images()), model.transform(images()))
+    with pytest.raises(UserError, match="the encoder does not take observations"):
+        quick("VAE", encoder=torch.nn.Linear(5, 2)).fit(images())
+    with pytest.raises(UserError, match="needs an encoder of conf/encoder by name"):
+        quick("VAE", encoder=own, outputs="outputs").fit(images())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kernel": "rbff"}, "There is no kernel=rbff. Did you mean kernel=rbf"),
+        ({"active_set": 300}, "active_set.size=300 must be at least 1 and smaller than the batch"),
+        ({"lr": -1}, "optimizer.lr=-1 must be a number above 0"),
+        ({"settings": {"modle.noise": 1}}, "There is no modle.noise. Did you mean model.noise"),
+        ({"settings": {"model.posterior": "fulll"}}, "posterior"),
+    ],
+)
+def test_wrong_values_are_named_before_any_work(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        BayesianSAS(progress=False, **options).fit(images())
+
+
+def test_settings_reach_the_config_and_nothing_works_before_fit() -> None:
+    model = quick("BayesianSAS", settings={"model.posterior": "full", "optimizer.schedule": "constant"})
+    with pytest.raises(NotFittedError):
+        model.transform(images())
+    model.fit(images())
+    assert (
+        model.config_["model"]["posterior"] == "full" and model.config_["model"]["optimizer"]["schedule"] == "constant"
+    )
+    assert len(model.history_["loss"]) == model.n_iter_ == 2
