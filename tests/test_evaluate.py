@@ -42,7 +42,8 @@ def test_a_run_on_a_table_leaves_its_figures_and_facts(table: Path) -> None:
     facts = load_model(the_run(table)).facts
     assert facts.columns == tuple("abcd") and facts.classes == ("left", "right") and len(facts.spread) == 4
     names = {path.name for path in (the_run(table) / "figures").iterdir()}
-    assert names == {"columns.png", "decoded_grid.png", "latent_map.png", "reconstructions.png"}
+    stems = ("columns", "decoded_grid", "latent_map", "reconstructions")
+    assert names == {f"{stem}.{kind}" for stem in stems for kind in ("pdf", "png")}
 
 
 def test_new_data_are_encoded_as_the_test_data_were(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

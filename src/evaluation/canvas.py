@@ -16,6 +16,7 @@ from src.runs.files import whole
 
 COLUMN, PAGE = 3.3, 7.0  # widths, in inches
 SMALL, LARGE = 7, 8  # font sizes, in points
+SCREEN, PRINT = 150, 300  # dots per inch
 LINE = 0.14  # height of a line of small text, in inches
 # Okabe & Ito's eight colours, then Tol's wine and indigo: distinct from each other and from grey for all readers
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#882255", "#332288"]
@@ -68,10 +69,10 @@ def class_mark(place: int, name: str) -> Line2D:
     return Line2D([], [], color=colour, label=name, marker=marker, linestyle="", markersize=3)
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path, dpi: int = PRINT) -> None:
     """Write a figure in the format of the path's suffix; an interrupted write leaves no file."""
     with whole(path) as unfinished, matplotlib.rc_context({"pdf.fonttype": 42}):  # fonts that journals accept
-        figure.savefig(unfinished, dpi=150 if path.suffix == ".png" else 300)  # vector formats are for print
+        figure.savefig(unfinished, dpi=dpi)
 
 
 def quiet(axes: Axes) -> None:

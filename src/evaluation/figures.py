@@ -40,6 +40,7 @@ Decode = Callable[[Tensor], Normal]
 MAX_POINTS = 5000
 MAX_NAMES = 30  # columns that have room for their names
 BACKGROUND_SIDE = 60
+GREY: dict[str, Any] = {"cmap": "gray", "vmax": 1}  # of images, the same in all figures
 CHUNK = 512  # points decoded at once; bounds the memory for large images
 
 
@@ -94,12 +95,20 @@ def latent_map(z: Tensor, y: Tensor | None, decode: Decode, title: str, names: S
     names = names if y is not None else ()
     classes = np.arange(len(names)) if names else np.unique(labels)
     figure, axes = panel(grid, COLUMN, 2.8)
-    axes.set_title(title, fontsize=LARGE)
+    axes.set_title(title + shown_of(z, grid), fontsize=LARGE)
     image = axes.imshow(background, GREYS, aspect="auto", interpolation="bilinear", origin="lower", extent=grid.extent)
     colour_bar(figure, image, "predictive sd", ax=axes)
     across, up = [*array(z)[:, grid.coordinates].T, heights(labels, classes)][:2]
     draw_points(figure, axes, across[drawn], up[drawn], labels[drawn], classes, names)
     return figure
+
+
+def shown_of(z: Tensor, grid: Grid) -> str:
+    """Which coordinates of more than two a map shows, and why."""
+    if z.shape[1] <= 2:
+        return ""
+    names = " and ".join(f"$z_{{{coordinate + 1}}}$" for coordinate in grid.coordinates)
+    return f"\n{names}, which vary most of {z.shape[1]} dimensions"
 
 
 def reconstructions(
@@ -122,16 +131,32 @@ def reconstructions(
 
 
 def image_rows(x: Tensor, mean: Tensor, sd: Tensor, mask: Tensor | None = None) -> Figure:
-    """Three rows of images [n, C, H, W]; the sd is averaged over channels."""
+    """Rows of images [n, C, H, W]; the sd is averaged over channels, and a number where all pixels have the same."""
+    rows: list[tuple[str, Tensor, float, dict[str, Any]]] = [
+        ("image", x.clamp(0, 1) if mask is None else tinted(x, mask), 1.0, GREY),
+        ("reconstruction", mean.clamp(0, 1), 1.0, GREY),
+    ]
+    if is_one_number(sd):
+        figure = picture_rows(rows, bar=-1)
+        write_below(figure.axes[-1], "predictive sd", [f"{value:.3f}" for value in sd.flatten(1).mean(1).tolist()])
+        return figure
     sd = sd.mean(1, keepdim=True)
-    return picture_rows(
-        [
-            ("image", x.clamp(0, 1) if mask is None else tinted(x, mask), 1.0, {"cmap": "gray", "vmax": 1}),
-            ("reconstruction", mean.clamp(0, 1), 1.0, {"cmap": "gray", "vmax": 1}),
-            ("predictive sd", sd, 0.0, {"cmap": "Greys", "vmax": sd.max().item()}),
-        ],
-        bar=2,
-    )
+    return picture_rows([*rows, ("predictive sd", sd, 0.0, {"cmap": "Greys", "vmax": sd.max().item()})], bar=2)
+
+
+def is_one_number(sd: Tensor) -> bool:
+    """Whether all pixels of each image [n, C, H, W] have the same sd, as those of a GP with one noise have."""
+    pixels = sd.flatten(1)
+    return bool((pixels.amax(1) - pixels.amin(1) <= 1e-4 * pixels.amax(1)).all())
+
+
+def write_below(axes: Axes, label: str, texts: Sequence[str]) -> None:
+    """A number below each of the images in a row."""
+    left, right = axes.get_xlim()
+    step = (right - left) / len(texts)
+    axes.set_xticks([left + (i + 0.5) * step for i in range(len(texts))], texts, fontsize=SMALL)
+    axes.set_xlabel(label, fontsize=SMALL)
+    axes.tick_params(length=0)
 
 
 def picture_rows(rows: Sequence[tuple[str, Tensor, float, dict[str, Any]]], bar: int) -> Figure:
@@ -201,11 +226,10 @@ def imputations(x: Tensor, mask: Tensor, hidden: Tensor, mean: Tensor, sd: Tenso
 def imputed_images(x: Tensor, mask: Tensor, hidden: Tensor, mean: Tensor, sd: Tensor) -> Figure:
     """Four rows of images [n, C, H, W]; what is not known has a colour that no pixel has, in print a middle grey."""
     spread = torch.where(mask, 0.0, sd).mean(1, keepdim=True)
-    grey = {"cmap": "gray", "vmax": 1}
     return picture_rows(
         [
             ("seen", tinted(x, mask), 1.0, {}),
-            ("filled in", torch.where(mask, x, mean).clamp(0, 1), 1.0, grey),
+            ("filled in", torch.where(mask, x, mean).clamp(0, 1), 1.0, GREY),
             ("predictive sd", spread, 0.0, {"cmap": "Greys", "vmax": spread.max().item()}),
             ("truth", tinted(x, mask | hidden), 1.0, {}),
         ],

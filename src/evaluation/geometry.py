@@ -13,6 +13,7 @@ from src.gp.geodesics import Geodesics, GridMetric, geodesics, near_geodesics
 from src.gp.geometry import Metric as MetricOf
 from src.models.capabilities import HasMetric
 from src.runs.errors import UserError
+from src.runs.published import name_of_class
 from src.runs.randomness import stream
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Geometry(Task):
         if subject.settings.get("geometry") and subject.model.latent_dim == 2:
             labels = subject.data.test.y if is_labelled(subject) else None
             curves, names = between_centres(subject).points(50), subject.data.facts.classes
-            title = f"{type(subject.model).__name__}, geodesics"
+            title = f"{name_of_class(type(subject.model).__name__)}, geodesics"
             z = subject.test_latents
             yield "geodesics", geometry_figures.geodesic_map(z, labels, subject.metric, curves, title, names)
 

@@ -18,6 +18,7 @@ from src.evaluation.task import Arrays, Subject, Task, decoded
 from src.models.capabilities import HasInducingLatents, HasLatents, HasMetric
 from src.models.likelihoods import masked
 from src.runs.errors import UserError
+from src.runs.published import name_of_class
 from src.runs.randomness import stream
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class LatentSpace(Task):
         z, data = subject.test_latents, subject.data
         labels = data.test.y if data.facts.target.kind == "class" else None
         kind = "images" if data.facts.scale == "image" else "points"
-        title = f"{type(subject.model).__name__}, {len(z)} test {kind}"
+        title = f"{name_of_class(type(subject.model).__name__)}, {len(z)} test {kind}"
         latent_map = figures.latent_map(z, labels, decode, title, data.facts.classes)
         if isinstance(subject.model, HasInducingLatents):
             coordinates = figures.latent_grid(z, side=2).coordinates

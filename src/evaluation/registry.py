@@ -131,7 +131,7 @@ def validation_scores(subject: Subject) -> Scores:
 
 @torch.no_grad()
 def draw(subject: Subject, folder: Path) -> dict[str, Exception]:
-    """Write the figures of all fitting tasks as PNG files; returns the errors of tasks that could not be drawn."""
+    """Write the figures of all fitting tasks as PNG and PDF; returns the errors of tasks that could not be drawn."""
     from src.evaluation.canvas import save
 
     folder.mkdir(exist_ok=True)
@@ -139,7 +139,8 @@ def draw(subject: Subject, folder: Path) -> dict[str, Exception]:
     for task in fitting(subject):
         try:
             for name, figure in task.figures(subject):
-                save(figure, folder / f"{name}.png")
+                for suffix in (".pdf", ".png"):
+                    save(figure, folder / f"{name}{suffix}")
         except OSError:  # a full disk stops the run, which can be resumed
             raise
         except Exception as error:

@@ -10,7 +10,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from src.evaluation.canvas import COLUMN, GREYS, LARGE, PAGE, PALETTE, SMALL, add_legend, draw_points, quiet, save
+from src.evaluation.canvas import (
+    COLUMN,
+    GREYS,
+    LARGE,
+    PAGE,
+    PALETTE,
+    SCREEN,
+    SMALL,
+    add_legend,
+    draw_points,
+    quiet,
+    save,
+)
 from src.evaluation.task import Arrays
 from src.report.curves import curve_figures
 from src.report.evidence import Evidence, evidence_of
@@ -33,8 +45,8 @@ def draw(runs: Sequence[Run], shown: Sequence[Run], folder: Path) -> list[Path]:
         assert layout is not None
         layout.execute(figure)
         figure.set_layout_engine(None)  # laid out once; saving a figure with an engine draws it twice
-        for suffix in (".pdf", ".png"):
-            save(figure, folder / f"{name}{suffix}")
+        save(figure, folder / f"{name}.pdf")
+        save(figure, folder / f"{name}.png", SCREEN)
         paths.append(folder / f"{name}.png")
     return paths
 

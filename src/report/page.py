@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from src.evaluation.canvas import PALETTE, UNKNOWN
+from src.evaluation.canvas import PALETTE, SCREEN, UNKNOWN
 from src.evaluation.task import Arrays
 from src.report.figures import MAPS
 from src.report.imputation import hiding
@@ -102,11 +102,12 @@ def picture_or_none(path: Path) -> str | None:
 
 
 def small_picture(path: Path) -> str:
-    """A figure for the screen, a fifth as large as its PNG."""
+    """A figure for the screen: a PNG for print has twice as many dots as a page needs."""
     from PIL import Image
 
     with Image.open(path) as image:
-        return data_url(image.convert("RGB"), "webp", quality=85)
+        dots = round(image.info.get("dpi", (SCREEN,))[0])
+        return data_url(image.convert("RGB").reduce(max(1, dots // SCREEN)), "webp", quality=85)
 
 
 def data_url(image: Any, kind: str, **options: Any) -> str:

@@ -163,6 +163,12 @@ def name_of(level: str, value: Value) -> str:
     return load(PUBLISHED).names.get(level, {}).get(str(value), str(value))
 
 
+def name_of_class(name: str) -> str:
+    """A model by the name that people use, from that of its class: `bayesian_sas` is `BayesianSAS`."""
+    names = load(PUBLISHED).names["model"]
+    return next((label for option, label in names.items() if option.replace("_", "") == name.lower()), name)
+
+
 @cache
 def load(path: Path) -> Published:
     """The checked content of a file of tables."""

@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from src.evaluation.canvas import MARKERS, PALETTE, add_legend, colour_bar, draw_points, heights, quiet, save
+from src.evaluation.canvas import MARKERS, PALETTE, SCREEN, add_legend, colour_bar, draw_points, heights, quiet, save
 
 LABELS = np.array([3, 8, 3, 9, 8, 9])
 CLASSES = np.array([3, 8, 9])
@@ -120,11 +120,13 @@ def test_a_file_appears_whole_in_the_format_of_its_suffix(tmp_path: Path, name: 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_png_has_150_dots_per_inch(tmp_path: Path) -> None:
-    figure = Figure(figsize=(2, 1))
-    save(figure, tmp_path / "a.png")
+@pytest.mark.parametrize(("options", "dots"), [({}, 300), ({"dpi": SCREEN}, 150)])
+def test_a_png_has_300_dots_per_inch_for_print_and_150_for_a_page(
+    tmp_path: Path, options: dict[str, int], dots: int
+) -> None:
+    save(Figure(figsize=(2, 1)), tmp_path / "a.png", **options)
     header = (tmp_path / "a.png").read_bytes()[16:24]
-    assert struct.unpack(">II", header) == (300, 150)
+    assert struct.unpack(">II", header) == (2 * dots, dots)
 
 
 def test_a_failed_save_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -258,3 +258,19 @@ def test_collapsed_latents_and_a_constant_sd_can_be_drawn(tmp_path: Path) -> Non
     figures.save(figures.decoded_grid(z, decode, GREY, 3), tmp_path / "grid.png")
     figures.save(figures.reconstructions(*torch.zeros(3, 2, *GREY)), tmp_path / "reconstructions.png")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["grid.png", "map.png", "reconstructions.png"]
+
+
+def test_an_sd_that_is_one_number_per_image_is_written_and_another_is_drawn() -> None:
+    x, same = torch.rand(4, *GREY), torch.tensor([0.1, 0.2, 0.3, 0.4]).view(4, 1, 1, 1).expand(4, *GREY)
+    written = figures.reconstructions(x, x, same)
+    assert [axes.get_ylabel() for axes in written.axes] == ["image", "reconstruction"]
+    assert [tick.get_text() for tick in written.axes[-1].get_xticklabels()] == ["0.100", "0.200", "0.300", "0.400"]
+    drawn = figures.reconstructions(x, x, torch.rand(4, *GREY))
+    assert "predictive sd" in [axes.get_ylabel() for axes in drawn.axes]
+
+
+def test_a_map_of_many_dimensions_says_which_it_shows_and_why() -> None:
+    z = torch.randn(30, 5) * torch.tensor([1.0, 3.0, 1.0, 1.0, 5.0])
+    title = figures.latent_map(z, None, decoder(GREY), "VAE").axes[0].get_title()
+    assert title == "VAE\n$z_{2}$ and $z_{5}$, which vary most of 5 dimensions"
+    assert figures.latent_map(z[:, :2], None, decoder(GREY), "VAE").axes[0].get_title() == "VAE"

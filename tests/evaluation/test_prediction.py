@@ -208,7 +208,7 @@ def test_figures_of_images_of_vectors_and_of_real_targets(tmp_path: Path) -> Non
     def drawn(x: Tensor, y: Tensor, model: type[Predicting], name: str) -> list[str]:
         data = MadeUp(split_of(x, y))
         draw(Subject(model(data.facts), data, SETTINGS), tmp_path / name)
-        return sorted(path.stem for path in (tmp_path / name).iterdir())
+        return sorted(path.stem for path in (tmp_path / name).glob("*.png"))
 
     y = torch.arange(30) % 3
     assert drawn(images.view(-1, 1, 1, 3), y, OfImages, "images") == ["confidently_wrong", "reliability"]

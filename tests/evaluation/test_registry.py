@@ -143,10 +143,9 @@ def test_figures_and_arrays_are_written(tmp_path: Path) -> None:
     known = subject(Known, known_data())
     registry.draw(known, tmp_path / "figures")
     registry.keep(known, tmp_path / "explorer.npz")
-    assert sorted(path.stem for path in (tmp_path / "figures").iterdir()) == [
-        "decoded_grid",
-        "latent_map",
-        "reconstructions",
+    drawn = ["decoded_grid", "latent_map", "reconstructions"]
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
+        f"{name}.{ending}" for name in drawn for ending in ("pdf", "png")
     ]
     with np.load(tmp_path / "explorer.npz") as arrays:
         assert {"z", "images", "reconstructions", "error", "labels", "paths", "estimated_paths"} <= set(arrays)

@@ -11,7 +11,7 @@ import yaml
 from src.runs import published
 from src.runs.errors import UserError
 from src.runs.identity import dotted
-from src.runs.published import Place, numbers, places, published_values, table_of
+from src.runs.published import Place, name_of_class, numbers, places, published_values, table_of
 from tests.configs import composed
 from tests.report.handmade import config_of
 
@@ -231,3 +231,11 @@ def test_the_example_of_the_documentation_is_a_table() -> None:
     table = table_of("inducing", yaml.safe_load(text), names)
     place: Place = {"model.num_inducing": 50, "metric": "mae", "model.bound": "svi"}
     assert table.published_at(place) == "0.11" and table.caveat_at(place) == "The paper reports the median there."
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("BayesianSAS", "Bayesian SAS-GP"), ("SVGPVAE", "SVGP-VAE"), ("AutoGP", "AutoGP"), ("Own", "Own")],
+)
+def test_classes_have_the_names_of_the_tables(name: str, label: str) -> None:
+    assert name_of_class(name) == label
