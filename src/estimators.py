@@ -322,7 +322,8 @@ class Regressor(RegressorMixin, Estimator):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The means of the targets and, if it is asked for, their sd, noise included."""
         found = self.trained.predict(as_array(self, X, reset=False))
-        mean, sd = (each[:, 0] if self.single_ else each for each in (found.mean, found.variance**0.5))
+        moments = (each.astype(np.float64) for each in (found.mean, found.variance**0.5))  # as scikit-learn has them
+        mean, sd = (each[:, 0] if self.single_ else each for each in moments)
         return (mean, sd) if return_std else mean
 
 
