@@ -30,6 +30,7 @@ ROWS = {
     "memory": "benchmarks.growth",
     "growth": "benchmarks.growth",
     "scale": "benchmarks.scale",
+    "geodesics": "benchmarks.geodesics",
     "startup": "benchmarks.startup",
 }
 
