@@ -68,7 +68,7 @@ class Columns(dict[str, np.ndarray]):
 
     def to_frame(self) -> Any:
         """The history as a DataFrame, for which pandas must be installed."""
-        from src.data.table import library
+        from src.data.sheets import library
 
         return library("pandas").DataFrame(dict(self))
 
