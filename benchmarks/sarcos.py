@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ def sarcos() -> Iterator[Row]:
     """The SMSE of each torque, given all training points, in times that of an exact GP of its own."""
     config = composed("model=sas_regression", "dataset=sarcos", "kernel=rbf_ard", "trainer.enable_progress_bar=false")
     data = make_data(config)
-    model, _ = train_in_memory(config, data)
+    model: Any = train_in_memory(config, data)[0]
     (x, y), (x_test, y_test) = arrays(data.train), arrays(data.test)
     with torch.no_grad():
         predicted = model.predict(torch.from_numpy(x_test), model.given(data.train.all())).mean.numpy()
