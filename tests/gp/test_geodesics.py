@@ -10,7 +10,7 @@ from torch import Tensor
 
 from src.gp import geodesics as module
 from src.gp.active_set import condition
-from src.gp.geodesics import GridMetric, along, downhill_from, geodesics, near_geodesics, quadrature, straight_lines
+from src.gp.geodesics import along, downhill_from, geodesics, near_geodesics, quadrature, straight_lines
 from src.gp.geometry import Metric, expected_metric
 
 
@@ -161,22 +161,3 @@ def test_curves_have_their_ends_whatever_the_precision_and_a_point_has_none() ->
     found = geodesics(gp(), a, b)
     torch.testing.assert_close(found.points(2), torch.stack([a, b], 1).double())
     assert found.energy[2] < 1e-20 and found.length[2] < 1e-10 and found.points(7)[2].isfinite().all()
-
-
-def test_the_grid_has_the_metric_at_its_nodes_and_linear_values_between() -> None:
-    """In cells of a linear metric they are exact."""
-    linear: Metric = lambda z: identity(z) * (3 + z[:, 0] + 2 * z[:, 1]).view(-1, 1, 1)  # noqa: E731
-    points = seeded(50, 2).clamp(-1, 1)
-    grid = GridMetric.over(linear, points, side=5)
-    torch.testing.assert_close(grid(points), linear(points))
-    nodes = grid.node(points)
-    assert ((grid.at(nodes) - points).abs() <= grid.step / 2 + 1e-9).all()
-    assert grid(torch.full((1, 2), 100.0).double()).isfinite().all()
-
-
-def test_shortest_paths_on_a_grid_follow_the_metric() -> None:
-    grid = GridMetric.over(wall, torch.tensor([[-2.0, -3.0], [2.0, 3.0]]).double(), side=41)
-    a, b = torch.tensor([[-1.5, 0.0]]).double(), torch.tensor([[1.5, 0.1]]).double()
-    (path,) = grid.shortest_paths(a, b)
-    torch.testing.assert_close(path[[0, -1]], torch.cat([a, b]))
-    assert path[:, 1].abs().max() > 1.2
