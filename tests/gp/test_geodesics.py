@@ -10,7 +10,7 @@ from torch import Tensor
 
 from src.gp import geodesics as module
 from src.gp.active_set import condition
-from src.gp.geodesics import along, downhill_from, geodesics, near_geodesics, quadrature, straight_lines
+from src.gp.geodesics import along, downhill_from, geodesics, near_geodesics, quadrature, straight_lines, true_geodesics
 from src.gp.geometry import Metric, expected_metric
 
 
@@ -131,6 +131,17 @@ def test_a_wall_is_walked_around_since_the_search_starts_from_a_graph(latent_dim
     assert found.points(65)[0, :, 1].abs().max() > 1.2 and found.energy < 0.5 * found.straight_energy
     from_line = downhill_from(wall, straight_lines(a, b), steps=60).energy
     assert latent_dim == 3 or found.energy < 0.99 * from_line
+
+
+def test_a_curve_that_is_worse_under_the_true_metric_gives_way_to_the_straight_line() -> None:
+    """As one can be that went downhill on a grid's metric; the other is kept."""
+    a, b = torch.tensor([[1.0, 1.0], [0.0, 1.0]]).double(), torch.tensor([[3.0, 1.0], [4.0, 1.0]]).double()
+    straight, curved = straight_lines(a, b), near_geodesics(hyperbolic, a, b).control
+    curved[0, 1:-1, 1] -= 1.0  # downwards, where steps of the half plane are long
+    found = true_geodesics(hyperbolic, curved, straight)
+    torch.testing.assert_close(found.control, torch.stack([straight[0], curved[1]]))
+    assert found.energy[0] == found.straight_energy[0] and found.length[0] == found.straight_length[0]
+    assert found.energy[1] < found.straight_energy[1] and found.length[1] < found.straight_length[1]
 
 
 def test_going_downhill_never_raises_an_energy() -> None:
