@@ -85,7 +85,7 @@ def test_a_net_has_the_metric_of_its_mean_of_its_logits_or_of_warped_values() ->
 def test_a_decoder_of_convolutions_has_a_metric_and_geodesics() -> None:
     """Whose layers choose their own memory layout."""
     data = Given(torch.rand(20, 1, 16, 16, generator=torch.Generator().manual_seed(0)).double())
-    convolutional = {"decoder": {"_target_": "src.nets.convolutional.ELUDecoder"}}
+    convolutional: dict[str, Any] = {"decoder": {"_target_": "src.nets.convolutional.ELUDecoder"}}
     model = started(data, "model=vae", dtype=torch.float64, **convolutional)
     z = torch.randn(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():

@@ -56,8 +56,8 @@ def test_what_encode_gave_can_be_decoded_and_joined_as_it_is() -> None:
     first, second = run.encode(x[0]), run.encode(x[1])
     assert run.decode(first).mean.shape == (1, 8, 8)
     for path in ("straight", "geodesic"):
-        found = run.interpolate(first, second, steps=5, path=path)  # type: ignore[arg-type]
-        assert np.allclose(found.z, run.interpolate(x[0], x[1], steps=5, path=path).z, atol=1e-5)  # type: ignore[arg-type]
+        found = run.interpolate(first, second, steps=5, path=path)
+        assert np.allclose(found.z, run.interpolate(x[0], x[1], steps=5, path=path).z, atol=1e-5)
 
 
 def test_a_model_without_a_record_says_what_it_is() -> None:
@@ -205,7 +205,7 @@ def test_models_of_videos_take_the_video_and_the_time_of_each_image(model: str) 
     assert drawn.x.shape == (30, 1, 32, 32) and np.allclose(run.decode(drawn.z, aux=aux).mean, drawn.mean, atol=1e-5)
     ends = [run.encode(x[i], aux=aux[0]).mean for i in (0, 1)]
     for path in ("straight", "geodesic"):
-        found = run.interpolate(x[0], x[1], steps=3, path=path, aux=aux[0])  # type: ignore[arg-type]
+        found = run.interpolate(x[0], x[1], steps=3, path=path, aux=aux[0])
         assert np.allclose(found.z[[0, -1]], ends, atol=1e-5) and found.mean.shape == (3, 1, 32, 32)
     with pytest.raises(UserError, match=r"needs aux=\[n, 2\], the columns video, time"):
         run.sample(3)
