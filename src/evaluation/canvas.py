@@ -1,5 +1,6 @@
 """The style of all figures: sizes, colours, axes, legends, and how files are saved. Does not import torch."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ LINE = 0.14  # height of a line of small text, in inches
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#882255", "#332288"]
 MARKERS = "o^sD"  # of the first ten classes, the next ten, ...
 UNKNOWN = "#7fb2e5"  # of pixels that are not known: in print a middle grey
+logging.getLogger("fontTools").setLevel(logging.WARNING)  # of every PDF it lists the tables of fonts that it leaves out
 GREYS = LinearSegmentedColormap.from_list("quiet", ["#ffffff", "#a0a0a0"])
 
 

@@ -82,7 +82,6 @@ class Model(Diagnosed, Learner, ABC):
         model = build(checkpoint["model"]["spec"], Facts.from_plain(checkpoint["model"]["facts"]))
         model.on_load_checkpoint(checkpoint)
         model.load_state_dict(checkpoint["state_dict"])
-        model.initialised = True
         return model.to(map_location).eval()
 
 

@@ -336,4 +336,19 @@ PLANTED: list[Mistake] = [
         "replace(subject, data=subject.data.tested_on_validation())",
         "subject",
     ),
+    mistake(
+        "candidates by straight lines alone",
+        files("geometry"),
+        "in (move.square().sum(2), local)]",
+        "in (move.square().sum(2),)]",
+    ),
+    mistake("the longest geodesic", files("geometry"), ".argmin(1, keepdim=True)", ".argmax(1, keepdim=True)"),
+    mistake(
+        "straight lines over geodesics",
+        files("geometry"),
+        "(found.energy / found.straight_energy)",
+        "(found.straight_energy / found.energy)",
+    ),
+    mistake("the point farthest from the centre", files("geometry"), ".sum(1).argmin()]", ".sum(1).argmax()]"),
+    mistake("points that are asked for are known", files("geometry"), "rows[min(ASKED, len(rows) // 2) :]", "rows"),
 ]

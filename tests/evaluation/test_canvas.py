@@ -140,3 +140,12 @@ def test_a_failed_save_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(OSError, match="disk full"):
         save(figure, path)
     assert [p.read_text() for p in tmp_path.iterdir()] == ["of an earlier run"]
+
+
+def test_writing_a_pdf_says_nothing_in_the_log_of_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Hydra shows what is logged from INFO on."""
+    figure = Figure()
+    figure.subplots().set_title("a title")
+    with caplog.at_level("INFO"):
+        save(figure, tmp_path / "figure.pdf")
+    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF") and caplog.messages == []
