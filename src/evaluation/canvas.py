@@ -15,6 +15,8 @@ from matplotlib.lines import Line2D
 
 from src.runs.files import whole
 
+logging.getLogger("fontTools").setLevel(logging.WARNING)  # it tells of every font in a PDF
+
 COLUMN, PAGE = 3.3, 7.0  # widths, in inches
 SMALL, LARGE = 7, 8  # font sizes, in points
 SCREEN, PRINT = 150, 300  # dots per inch
@@ -23,7 +25,6 @@ LINE = 0.14  # height of a line of small text, in inches
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000", "#882255", "#332288"]
 MARKERS = "o^sD"  # of the first ten classes, the next ten, ...
 UNKNOWN = "#7fb2e5"  # of pixels that are not known: in print a middle grey
-logging.getLogger("fontTools").setLevel(logging.WARNING)  # of every PDF it lists the tables of fonts that it leaves out
 GREYS = LinearSegmentedColormap.from_list("quiet", ["#ffffff", "#a0a0a0"])
 
 
