@@ -1,16 +1,22 @@
-# Everything works from a fresh clone with Python 3.10+, pip and make; a set-up is done once and again when it changed.
+# Everything works from a fresh clone with Python 3.10+, make, and uv or pip; a set-up is done once and again when it changed.
 PYTHON ?= python3
 BIN := .venv/bin
+UV := $(shell command -v uv)
 
-.PHONY: help train test check bench test-network test-planted test-slow test-slurm test-browser test-optuna test-mlflow clean
+.PHONY: help train test check bench test-network test-planted test-slow test-slurm test-browser test-optuna test-mlflow \
+  test-wheel clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.11")'
+ifdef UV
+	uv sync --quiet --inexact --extra dev --python $(PYTHON)
+else
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+endif
 	@touch $@
 
 train: .venv/installed ## train the default job: SAS-GP on scikit-learn's digits, under a minute
@@ -52,6 +58,9 @@ test-browser: .venv/installed ## opens the report's page in Chromium, which it i
 test-optuna: .venv/installed ## searches with Optuna, which it installs: stored, continued, pruned, in parallel
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[optuna]"
 	$(BIN)/pytest -m optuna tests/launch
+
+test-wheel: .venv/installed ## the command `gp-decoders` from a wheel in an environment of its own
+	$(BIN)/pytest -m wheel tests/test_commands.py
 
 MLFLOW := .venv/mlflow-server/bin
 test-mlflow: .venv/installed ## runs on a real MLflow server on this machine, which it installs into a set-up of its own

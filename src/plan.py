@@ -48,9 +48,7 @@ def checked(overrides: list[str]) -> tuple[list[RunRequest], dict[Path, str], li
     """The cells of a sweep, what is wrong with the values of some, and what to know about its choices."""
     sweep = cells.read(overrides)
     remarks = [*choices.check_sweep(sweep), *choices.pair_remarks(sweep.cells), *choices.file_remarks(sweep.cells)]
-    problems = values.first_problems(sweep.cells)
-    impossible = values.impossible_pairs(cell for cell in sweep.cells if cell.folder not in problems)
-    return sweep.cells, {**problems, **impossible}, remarks
+    return sweep.cells, values.rejected(sweep.cells), remarks
 
 
 def table(every: list[RunRequest], problems: Mapping[Path, str] = NO_PROBLEMS) -> str:

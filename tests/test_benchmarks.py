@@ -1,16 +1,19 @@
 """The benchmark computes the ratios it prints, and fails where one misses its target."""
 
 import json
+import tempfile
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from time import sleep
 
 import pytest
 
-from benchmarks import growth
+from benchmarks import growth, scale
 from benchmarks.__main__ import ROWS, main, rows_of
 from benchmarks.rows import faster, seconds, slower
 from benchmarks.training import bare_steps, started
+from src.data import mnist_million
 from src.data.images import Digits
 from tests.configs import composed
 
@@ -78,3 +81,24 @@ def test_the_bare_loop_trains() -> None:
     for _ in islice(bare_steps(model, data), 10):
         pass
     assert model.objective(batch).loss < before
+
+
+def test_a_million_digits_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_file: Callable[[str], Path]
+) -> None:
+    """The rows that need them, with fewer; what the data folder has already is used."""
+    data, scratch = tmp_path / "data", tmp_path / "scratch"
+    scratch.mkdir()
+    (data / "MNIST").mkdir(parents=True)
+    (data / "MNIST" / "raw").symlink_to(data_file("MNIST/raw").absolute())
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    for name, value in (("ROOT", data), ("SMALL", 1100), ("LARGE", 2200)):
+        monkeypatch.setattr(scale, name, value)
+    mnist_million.make(data, 1100)
+    kept = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
+    rows = scale.scale()
+    assert next(rows).name == "sas step with its batch, N = 2,200"
+    (images,) = scratch.glob("*/mnist_million/images_2200.npy")
+    assert images.stat().st_size == 128 + 2200 * 784 and images.with_name("images_1100.npy").is_symlink()
+    assert next(rows).unit == "MB" and next(rows).unit == "s"
+    assert list(scratch.iterdir()) == [] and {path: path.stat().st_mtime_ns for path in data.rglob("*")} == kept

@@ -69,11 +69,12 @@ class Search:
         """Launch a few trials at a time until none is left to do."""
         print(f"study {self.name}: {count_started(self.study)} of {self.options.n_trials} trials so far", flush=True)
         while True:
-            failed = self.tell()
+            if self.tell() and self.config["fail_fast"]:
+                return
             batch = self.dead()[: self.options.n_jobs]
             room = min(self.options.n_jobs - len(batch), self.options.n_trials - count_started(self.study))
             batch += [self.asked() for _ in range(room)]
-            if not batch or (failed and self.config["fail_fast"]):
+            if not batch:
                 return
             self.launch(batch)
 
@@ -99,8 +100,8 @@ class Search:
         return [(trial, cell) for trial, cell in pairs if self.starts[trial.number] < STARTS]
 
     def launch(self, batch: "list[tuple[FrozenTrial, RunRequest]]") -> None:
-        """Launch the runs of trials; those whose values are wrong together fail. Trials may share a run."""
-        problems = values.first_problems(cell for _, cell in batch)
+        """Launch the runs of trials; those that cannot start fail. Trials may share a run."""
+        problems = values.rejected([cell for _, cell in batch])
         todo: dict[Path, RunRequest] = {}
         for trial, cell in batch:
             self.starts[trial.number] += 1

@@ -5,7 +5,7 @@ it replaces, so that a new option is checked without a word about it here.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,6 +193,12 @@ def impossible_pairs(requests: Iterable[RunRequest]) -> dict[Path, str]:
     """Why models of runs cannot be trained on their data, by the folders of the runs; one sentence each."""
     found = ((request.folder, next(pair_problems(request), None)) for request in requests)
     return {folder: problem for folder, problem in found if problem is not None}
+
+
+def rejected(requests: Sequence[RunRequest]) -> dict[Path, str]:
+    """Why runs cannot start, by their folders: wrong values, or a model that cannot be trained on the data."""
+    wrong = first_problems(requests)
+    return {**wrong, **impossible_pairs(request for request in requests if request.folder not in wrong)}
 
 
 def missing_files(dataset: Config) -> Iterator[str]:

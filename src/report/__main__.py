@@ -15,10 +15,12 @@ FILES = {"md": "tables.md", "csv": "tables.csv", "latex": "tables.tex", "html": 
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write the report, compare two runs, or fill the tables of texts."""
+    """Write the report, compare two runs, run one again, or fill the tables of texts."""
     options = arguments(argv)
     try:
-        if options.compare:
+        if options.verify:
+            verify(options)
+        elif options.compare:
             compare(options.outputs, *options.compare)
         elif options.fill:
             fill_texts(options)
@@ -32,7 +34,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m src.report",
-        description="Tables, figures and one page from the records of runs. Nothing is trained or downloaded.",
+        description="Tables, figures and one page from the records of runs. Only --verify trains anything.",
         epilog="RUN is the folder of a run, its name, or the end of its name, such as the fingerprint.",
     )
     parser.add_argument(
@@ -43,7 +45,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         help="the folder of the runs (default: %(default)s), or a runs.json",
     )
     parser.add_argument(
-        "--to", type=Path, metavar="FOLDER", help="folder of the report (default: report/ beside the runs)"
+        "--to",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of the report (default: report/ beside the runs), or of the run of --verify (default: temporary)",
     )
     parser.add_argument(
         "--format",
@@ -63,6 +68,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--explore", nargs="+", metavar="RUN", help="runs to show in the latent explorer of the page")
     parser.add_argument(
         "--compare", nargs=2, metavar="RUN", help="print the settings that differ between two runs, and their metrics"
+    )
+    parser.add_argument(
+        "--verify",
+        nargs=2,
+        metavar=("RUNS", "RUN"),
+        help="run a stored run again by its own command, and compare the scores: a runs.json or folder, and the run",
     )
     parser.add_argument(
         "--fill",
@@ -109,6 +120,15 @@ def compare(outputs: Path, *wanted: str) -> None:
     from src.report import comparison, records
 
     print(comparison.text(*(records.find(outputs, run) for run in wanted)))
+
+
+def verify(options: argparse.Namespace) -> None:
+    """Run a run again; exit with 1 if its scores are others now."""
+    from src.report import verify
+
+    stored_in, run = options.verify
+    if not verify.verify(Path(stored_in), run, options.to):
+        sys.exit(1)
 
 
 def read(outputs: Path, options: argparse.Namespace) -> "Records":

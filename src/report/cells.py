@@ -29,6 +29,7 @@ class Cell:
     remarks: tuple[str, ...] = ()
     asked_for: bool = True  # False: not part of the sweep
     data: str = ""  # the test data; the same for cells that can be compared
+    runs: tuple[Run, ...] = ()  # those of the values
 
     @property
     def metric(self) -> str:
@@ -108,11 +109,12 @@ def of_group(place: Place, group: Sequence[Run]) -> Cell:
         by_seed.setdefault(run.seed, []).append(run)
     kept = [max(same, key=lambda run: (run.status == "done", started(run))) for _, same in sorted(by_seed.items())]
     metric = str(place["metric"])
-    values = tuple(run.metrics[metric] for run in kept if metric in run.metrics)
+    scored = tuple(run for run in kept if metric in run.metrics)
+    values = tuple(run.metrics[metric] for run in scored)
     statuses = Counter(status(run, metric) for run in kept)
     others = tuple((name, count) for name, count in sorted(statuses.items()) if name != "done")
     remarks = tuple(repetition(same) for _, same in sorted(by_seed.items()) if len(same) > 1)
-    return Cell(place, values, others, remarks=remarks, data=data_of(group[0]))
+    return Cell(place, values, others, remarks=remarks, data=data_of(group[0]), runs=scored)
 
 
 def data_of(run: Run) -> str:

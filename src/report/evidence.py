@@ -67,4 +67,4 @@ def texts(e: Evidence) -> list[str]:
 def cell_of(e: Evidence, metric: str, value: float) -> Cell:
     """One of the values with its place."""
     run = {level: e.run.levels[level] for level in ("model", "dataset", "active_set")}
-    return Cell({**run, "seed": e.run.seed, "evidence_points": e.points, "metric": metric}, (value,))
+    return Cell({**run, "seed": e.run.seed, "evidence_points": e.points, "metric": metric}, (value,), runs=(e.run,))

@@ -3,12 +3,15 @@
 <!-- table table1 dataset=mnist,fmnist metric=rmse -->
 ...
 <!-- end of table -->
+
+With `<!-- table table1 with commands -->`, a folded list below the table names the runs behind its cells.
 """
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from src.report.commands import folded_commands
 from src.report.evidence import evidence_table
 from src.report.formats import markdown_body
 from src.report.imputation import imputation_table
@@ -20,7 +23,8 @@ from src.runs.errors import UserError
 
 BEGIN, END = "<!-- table ", "<!-- end of table -->"
 PLACE = re.compile(
-    rf"^(?P<begin>{BEGIN}(?P<name>\w+)(?P<choice>(?: [\w.]+=[^\s=]+)*) -->\n)(?:(?!{BEGIN}).)*?^(?P<end>{END})$",
+    rf"^(?P<begin>{BEGIN}(?P<name>\w+)(?P<choice>(?: [\w.]+=[^\s=]+)*)(?P<commands> with commands)? -->\n)"
+    rf"(?:(?!{BEGIN}).)*?^(?P<end>{END})$",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -46,7 +50,8 @@ def filled(text: str, runs: Sequence[Run]) -> str:
     def made(place: re.Match[str]) -> str:
         choice = dict(option.split("=") for option in place["choice"].split())
         table = table_of(place["name"], runs, {level: values.split(",") for level, values in choice.items()})
-        return f"{place['begin']}\n{markdown_body(table)}\n\n{place['end']}"
+        parts = [markdown_body(table), *([folded_commands(table)] if place["commands"] else [])]
+        return "\n\n".join([place["begin"].rstrip("\n"), *parts, place["end"]])
 
     return PLACE.sub(made, text)
 

@@ -61,8 +61,9 @@ def of_model(model: Place, at: Place, metric: str, runs: Sequence[Run]) -> Cell:
 def of_baseline(at: Place, metric: str, runs: Sequence[Run]) -> Cell:
     """A baseline is the same for all models: one value per seed."""
     own = [run for run in runs if metric in run.metrics and all(run.levels.get(key) == at[key] for key in at)]
-    by_seed = {run.seed: run.metrics[metric] for run in own}
-    return Cell({**at, "metric": metric}, tuple(by_seed[seed] for seed in sorted(by_seed)))
+    by_seed = {run.seed: run for run in own}
+    kept = tuple(by_seed[seed] for seed in sorted(by_seed))
+    return Cell({**at, "metric": metric}, tuple(run.metrics[metric] for run in kept), runs=kept)
 
 
 def model_label(metric: str, model: Place) -> str:

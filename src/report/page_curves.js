@@ -1,6 +1,6 @@
 /* ---- curves: one panel per model and dataset, one colour per configuration ---- */
 
-const SVG = "http://www.w3.org/2000/svg", WIDTH = 300, HEIGHT = 180, LEFT = 42, BOTTOM = 22, MAX_LEGEND = 12;
+const SVG = "http://www.w3.org/2000/svg", WIDTH = 300, HEIGHT = 180, LEFT = 42, BOTTOM = 22, MAX_LEGEND = 12, FINE = 10000;
 const DASHES = ["", "6 3", "2 3"];  // of the first ten configurations of a panel, the next ten, ...
 
 function svg(tag, attributes, ...children) {
@@ -50,10 +50,10 @@ function curveLegend(curves) {
 }
 
 function picture(curves, against, quantity) {
-  const values = curves.flatMap((curve) => curve.values[quantity]).filter((v) => v !== null).sort((a, b) => a - b);
+  const values = Float64Array.from(curves.flatMap((curve) => curve.values[quantity]).filter((v) => v !== null)).sort();
   const low = values[Math.floor((quantity === "objective" ? 0.05 : 0) * values.length)] ?? 0, high = values[values.length - 1] ?? 1;
   const space = 0.06 * (high - low || Math.abs(high) || 1), limits = [low - space, high + space];
-  const xs = [0, range(curves.flatMap((curve) => curve[against]))[1]];
+  const xs = [0, Math.max(...curves.map((curve) => curve[against][curve[against].length - 1]))];
   const x = (value) => LEFT + fraction(value, xs) * (WIDTH - LEFT - 6);
   const y = (value) => (1 - fraction(value, limits)) * (HEIGHT - BOTTOM - 6) + 6;
   const frame = ticks(limits, 4).flatMap((t) => [
@@ -71,11 +71,26 @@ function axisText(value, against) {
   return value < 120 ? `${shown(value)} s` : value < 7200 ? `${shown(value / 60)} min` : `${shown(value / 3600)} h`;
 }
 
-function line(curve, against, quantity, x, y) {
-  const values = curve.values[quantity];
-  const points = values.map((v, i) => (v === null ? "" : `${x(curve[against][i]).toFixed(1)},${y(v).toFixed(1)}`)).filter(Boolean);
+/* A path is drawn once, in whole numbers from 0 to FINE across its own ranges; each picture moves and scales it. */
+
+const wide = ([low, high]) => (high > low ? [low, high] : Number.isFinite(low) ? [low, low + (Math.abs(low) || 1)] : [0, 1]);
+
+function drawnPath(curve, against, quantity) {
+  const values = curve.values[quantity], xs = wide([0, curve[against][values.length - 1]]), ys = wide(range(values.filter((v) => v !== null)));
+  const at = (value, limits) => Math.round(FINE * fraction(value, limits));
+  const points = values.map((v, i) => (v === null ? "" : `${at(curve[against][i], xs)} ${at(v, ys)}`)).filter(Boolean);
   const about = [curve.run, curve.label, shown(values[values.length - 1])].filter(Boolean).join(": ");
-  return svg("path", { d: `M${points.join("L")}`, stroke: curveColour(curve), "stroke-dasharray": curveDash(curve) }, svg("title", {}, about));
+  return { xs, ys, path: svg("path", { d: `M${points.join("L")}` }, svg("title", {}, about)) };
+}
+
+function line(curve, against, quantity, x, y) {
+  curve.drawn ??= {};
+  const { xs, ys, path } = (curve.drawn[`${against} ${quantity}`] ??= drawnPath(curve, against, quantity));
+  const [left, right] = xs.map(x), [first, last] = ys.map(y);
+  path.setAttribute("transform", `matrix(${(right - left) / FINE} 0 0 ${(last - first) / FINE} ${left} ${first})`);
+  path.setAttribute("stroke", curveColour(curve));
+  path.setAttribute("stroke-dasharray", curveDash(curve));
+  return path;
 }
 
 function startCurves() {

@@ -1,9 +1,10 @@
 /* ---- the table of runs: drawn once; a filter hides rows, a sort moves them ---- */
 
+const ROWS = 50;  // shown at first, since layout takes most of the time; more follow when the table is scrolled to its end
 const STATUS = data.columns.findIndex((column) => column.label === "status");
 const numeric = data.columns.map((_, column) => data.rows.some((row) => typeof row[column] === "number"));
 const table = {
-  order: data.rows.map((_, i) => i), column: null, descending: false, rows: [], widths: null, chosen: new Map(),
+  order: data.rows.map((_, i) => i), column: null, descending: false, rows: [], kept: [], shown: ROWS, widths: null, chosen: new Map(),
   texts: data.rows.map((row, i) => [data.names[i], ...row].map(shown).join(" ").toLowerCase()),
   bad: data.rows.map((row) => ["failed", "diverged"].includes(row[STATUS])),
 };
@@ -18,12 +19,25 @@ function visible() {
 }
 
 function filterRuns() {
-  const kept = new Set(visible());
+  const count = data.rows.length;
+  table.kept = visible();
+  showRows(ROWS);
+  $("table").parentElement.scrollTop = 0;
+  $("count").textContent = table.kept.length === count ? `${count} runs` : `${table.kept.length} of ${count} runs`;
+}
+
+function showRows(number) {
+  table.shown = number;
+  const kept = new Set(table.kept.slice(0, number));
   table.rows.forEach((row, i) => {
     row.hidden = !kept.has(i);
     if (row.details) row.details.hidden = row.hidden;
   });
-  $("count").textContent = kept.size === data.rows.length ? `${kept.size} runs` : `${kept.size} of ${data.rows.length} runs`;
+}
+
+function showMore() {
+  const box = $("table").parentElement, below = box.scrollHeight - box.scrollTop - box.clientHeight;
+  if (below < box.clientHeight && table.shown < table.kept.length) showRows(table.shown + ROWS);
 }
 
 function compare(a, b) {
@@ -45,6 +59,8 @@ function sortBy(column) {
     else cell.removeAttribute("aria-sort");
   });
   $("table").tBodies[0].append(...table.order.flatMap((i) => [table.rows[i], table.rows[i].details].filter(Boolean)));
+  table.kept = visible();
+  showRows(table.shown);
 }
 
 function drawTable() {
@@ -57,6 +73,7 @@ function drawTable() {
   table.rows = data.rows.map((_, i) => tableRow(i));
   $("table").tBodies[0].replaceChildren(...table.rows);
   table.widths = head.map((cell) => cell.offsetWidth);
+  $("table").parentElement.addEventListener("scroll", showMore);
   drawChooser();
   fitColumns();
   filterRuns();

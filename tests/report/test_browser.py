@@ -20,6 +20,7 @@ pytestmark = pytest.mark.browser
 
 MODELS = ("sas", "vae")
 LABELS = {"sas": "SAS-GP, digits", "vae": "VAE, digits"}
+SHOWN = "tr.run:not([hidden])"  # a filter hides rows
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PIXELS = "id => [...document.getElementById(id).getContext('2d').getImageData(0, 0, 8, 8).data]"
 
@@ -76,7 +77,7 @@ class Opened:
         self.wait_for("label => explorer.data.title === label", label)
 
     def names(self) -> list[str]:
-        names: list[str] = self.page.eval_on_selector_all("tr.run", "rows => rows.map(row => row.dataset.run)")
+        names: list[str] = self.page.eval_on_selector_all(SHOWN, "rows => rows.map(row => row.dataset.run)")
         return names
 
     def image(self, canvas: str) -> np.ndarray:
@@ -236,7 +237,7 @@ def test_filtering_changes_rows_and_curves(opened: Opened) -> None:
 
 def test_a_row_opens_with_the_command_to_repeat_the_run(opened: Opened) -> None:
     opened.page.fill("#filter", "failed")
-    opened.page.focus("tr.run button")
+    opened.page.focus(f"{SHOWN} button")
     opened.page.keyboard.press("Enter")
     assert opened.page.inner_text("tr.details dd code >> nth=0") == 'python -m src.train "</script><b>"'
     opened.page.keyboard.press("Enter")
