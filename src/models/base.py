@@ -125,7 +125,7 @@ class LatentModel(PulledBackMetric, Warps, Refines, Model, ABC):
 
     def encode_centred(self, x: Tensor, mask: Tensor | None, index: Tensor) -> Posterior:
         """q(z) of rows [B, D] that `observed` gave."""
-        return self.latents(self.encoder_input(self.intensities(x).unflatten(1, self.shape), mask), index)
+        return self.latents(self.encoder_input(x.unflatten(1, self.shape), mask), index)
 
     def held_to_prior(self, batch: Batch) -> Posterior | None:
         """q(z) of training points."""

@@ -121,16 +121,6 @@ class Warps:
         x_float = self.as_float(x)
         return x_float if self.warp is None or x.dtype != torch.uint8 else self.warp.unit(x_float, 0.5)
 
-    def intensities(self, x: Tensor) -> Tensor:
-        """Centred rows [B, D] as an encoder sees them.
-
-        The range of warped values is six times that of intensities, and would scatter the first latents so far that
-        training tears them apart.
-        """
-        if self.warp is None:
-            return x
-        return self.warp.inverse(x + self.data_mean) - self.warp.inverse(self.data_mean)
-
     def unwarped(self, p: D.Normal) -> D.Normal | Warped:
         """The distribution of observations, if p is that of what the model explains."""
         return p if self.warp is None else Warped(p, self.warp)
