@@ -1,8 +1,9 @@
 """A warp of images: intensities in [0, 1] become real numbers, which a Gaussian can model, and densities go back.
 
-y = logit(a + (1 - 2 a) u) with a = 0.05, as in real-valued flows (Dinh, Sohl-Dickstein & Bengio, 2017). Bytes are
-dequantised, u = (byte + noise) / 256 with noise uniform in [0, 1). The density of u is that of y times dy/du; with 8
-bits added and in units of log 2 it bounds the bits that the bytes take.
+y = logit(a + (1 - 2 a) u) / R with a = 0.05, as in real-valued flows (Dinh, Sohl-Dickstein & Bengio, 2017). R is the
+range of the logits, so that y has the range of u, and encoders, kernels and noise start as they do without a warp.
+Bytes are dequantised, u = (byte + noise) / 256 with noise uniform in [0, 1). The density of u is that of y times dy/du;
+with 8 bits added and in units of log 2 it bounds the bits that the bytes take.
 """
 
 import math
@@ -21,6 +22,7 @@ from src.models.needs import require, warp_problem
 from src.runs.errors import UserError
 
 MARGIN = 0.05  # a
+RANGE = 2 * math.log((1 - MARGIN) / MARGIN)  # R
 BIN_POINTS = 8  # at which the log density of a byte is averaged: exact to 1e-5, without noise
 
 
@@ -36,16 +38,16 @@ class LogitWarp:
 
     def forward(self, u: Tensor) -> Tensor:
         """y of u."""
-        return (MARGIN + (1 - 2 * MARGIN) * u).logit()
+        return (MARGIN + (1 - 2 * MARGIN) * u).logit() / RANGE
 
     def inverse(self, y: Tensor) -> Tensor:
         """The intensity x in [0, 1] of y: of quantised ones the level that has u in the middle."""
-        u = (y.sigmoid() - MARGIN) / (1 - 2 * MARGIN)
+        u = ((RANGE * y).sigmoid() - MARGIN) / (1 - 2 * MARGIN)
         return ((u * self.levels - 0.5) / (self.levels - 1) if self.levels else u).clamp(0, 1)
 
     def log_slope(self, y: Tensor) -> Tensor:
-        """log dy/du at y: dy/ds = 1 / (s (1 - s)) of s = sigmoid(y), and ds/du = 1 - 2 a."""
-        return math.log(1 - 2 * MARGIN) + softplus(y) + softplus(-y)
+        """log dy/du at y: dy/ds = 1 / (R s (1 - s)) of s = sigmoid(R y), and ds/du = 1 - 2 a."""
+        return math.log((1 - 2 * MARGIN) / RANGE) + softplus(RANGE * y) + softplus(-RANGE * y)
 
 
 class Warped(D.Distribution):

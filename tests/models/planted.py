@@ -1113,9 +1113,14 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
 
 WARP, TEST_WARP = "src/models/warp.py", "tests/models/test_warp.py"
 MISTAKES += [
-    ("an encoder sees logits", BASE, "self.intensities(x).unflatten", "x.unflatten", TEST_WARP),
-    ("the slope's sign", WARP, "softplus(y) + softplus(-y)", "-softplus(y) - softplus(-y)", TEST_WARP),
-    ("no margin in the slope", WARP, "math.log(1 - 2 * MARGIN) + ", "", TEST_WARP),
+    (
+        "the slope's sign",
+        WARP,
+        "softplus(RANGE * y) + softplus(-RANGE * y)",
+        "softplus(-RANGE * y) - softplus(RANGE * y)",
+        TEST_WARP,
+    ),
+    ("no margin in the slope", WARP, "math.log((1 - 2 * MARGIN) / RANGE) + ", "", TEST_WARP),
     (
         "bytes at the edge of their level",
         WARP,

@@ -1,5 +1,6 @@
 """The logit warp: its slope, its densities in every place that reports one, and bits per dimension."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.models.builders import Given, built, far_curve, first_batch, rows, st
 from tests.models.direct import slopes
 
 GREYS = torch.randint(0, 256, (30, 1, 4, 4), generator=torch.Generator().manual_seed(0)).byte()
+R = 2 * math.log(0.95 / 0.05)
 MODELS = ["sas", "bayesian_sas", "gplvm", "bayesian_gplvm", "vae"]
 
 
@@ -34,6 +36,7 @@ def test_the_slope_is_the_derivative_and_the_inverse_goes_back() -> None:
     (by_u,) = torch.autograd.grad(y.sum(), u)
     torch.testing.assert_close(warp.log_slope(y), by_u.log())
     torch.testing.assert_close(warp.inverse(y), u)
+    assert (y[-1] - y[0]).item() == pytest.approx(1)  # the range of intensities
 
 
 def test_bytes_lie_in_the_middle_of_their_levels() -> None:
@@ -68,10 +71,10 @@ def test_mean_and_variance_by_draws() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_model_is_that_of_the_warped_values_plus_the_slope(name: str) -> None:
-    """Trained on y = logit(.05 + .9 u) directly, the loss differs by the mean log slope."""
+    """Trained on y = logit(.05 + .9 u) / R directly, the loss differs by the mean log slope."""
     data = greys()
     u = (GREYS.double() + 0.5) / 256
-    y = (0.05 + 0.9 * u).logit()
+    y = (0.05 + 0.9 * u).logit() / R
     plain_data = Given(y[:24].float(), batch_size=12, test=split_of(y[24:].float()))
     model = warped(name, data)
     plain = built(
@@ -87,7 +90,7 @@ def test_the_model_is_that_of_the_warped_values_plus_the_slope(name: str) -> Non
     torch.manual_seed(1)
     expected = plain.objective(plain_data.train[index]).loss
     s = 0.05 + 0.9 * u[:12]
-    slope = (0.9 / (s * (1 - s))).log().mean()
+    slope = (0.9 / (R * s * (1 - s))).log().mean()
     torch.testing.assert_close(loss, expected - slope, rtol=1e-5, atol=1e-6)
     z = torch.randn(5, 2, dtype=torch.float64)
     mine, theirs = model.decode(z), plain.decode(z)
@@ -128,7 +131,7 @@ def test_bounds_of_points_include_the_slope() -> None:
     total = torch.zeros(6, 16, dtype=torch.float64)
     for part in range(8):
         s = 0.05 + 0.9 * (batch.x.flatten(1).double() + (part + 0.5) / 8) / 256
-        density = Normal(f, model.likelihood.noise.sqrt()).log_prob(s.logit()) + (0.9 / (s * (1 - s))).log()
+        density = Normal(f, model.likelihood.noise.sqrt()).log_prob(s.logit() / R) + (0.9 / (R * s * (1 - s))).log()
         total += density / 8
     torch.testing.assert_close(model.log_likelihood(batch, z, None), total.sum(1))
 
@@ -146,7 +149,7 @@ def test_hidden_pixels_have_no_part() -> None:
         assert values[0].isfinite() and torch.equal(*values)
         s = 0.05 + 0.9 * (batch.x[batch.mask].double() + 0.5) / 256
         slope = model.objective(batch).parts["warp"]
-        torch.testing.assert_close(slope, 2 * (0.9 / (s * (1 - s))).log().sum() / data.facts.observed)
+        torch.testing.assert_close(slope, 2 * (0.9 / (R * s * (1 - s))).log().sum() / data.facts.observed)
 
 
 def test_what_cannot_be_warped_is_refused() -> None:
@@ -164,5 +167,5 @@ def test_floats_are_not_dequantised() -> None:
     batch = rows(data, *range(12))
     assert model.dequantised(batch) is batch and model.warp.levels == 0
     s = 0.05 + 0.9 * batch.x.double()
-    torch.testing.assert_close(model.modelled(batch.x), s.logit(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(model.modelled(batch.x), s.logit() / R, rtol=1e-5, atol=1e-6)
     assert model.objective(Batch.of(batch.x)).loss.isfinite()

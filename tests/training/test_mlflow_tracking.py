@@ -231,7 +231,8 @@ def test_parallel_runs_share_a_new_database_beside_them(tmp_path: Path, monkeypa
     assert result.returncode == 0 and "disabled" not in result.stderr, result.stderr
     assert "Warning" not in result.stderr
     client = connected(f"sqlite:///{tmp_path}/outputs/mlflow.db", tmp_path / "outputs")
-    runs = client.search_runs([client.get_experiment_by_name("gp-decoders").experiment_id])
+    experiment: Any = client.get_experiment_by_name("gp-decoders")
+    runs = client.search_runs([experiment.experiment_id])
     assert {run.data.params["seed"] for run in runs} == {"0", "1"}
     assert {run.info.status for run in runs} == {"FINISHED"}
     assert all("model.ckpt" in artifacts(client, run.info.run_id) for run in runs)
