@@ -76,7 +76,9 @@ class Opened:
         self.wait_for("label => explorer.data.title === label", label)
 
     def names(self) -> list[str]:
-        names: list[str] = self.page.eval_on_selector_all("tr.run", "rows => rows.map(row => row.dataset.run)")
+        names: list[str] = self.page.eval_on_selector_all(
+            "tr.run:not([hidden])", "rows => rows.map(row => row.dataset.run)"
+        )
         return names
 
     def image(self, canvas: str) -> np.ndarray:
@@ -236,11 +238,21 @@ def test_filtering_changes_rows_and_curves(opened: Opened) -> None:
 
 def test_a_row_opens_with_the_command_to_repeat_the_run(opened: Opened) -> None:
     opened.page.fill("#filter", "failed")
-    opened.page.focus("tr.run button")
+    opened.page.focus("tr.run:not([hidden]) button")
     opened.page.keyboard.press("Enter")
     assert opened.page.inner_text("tr.details dd code >> nth=0") == 'python -m src.train "</script><b>"'
     opened.page.keyboard.press("Enter")
     assert opened.page.locator("tr.details").count() == 0
+
+
+def test_a_row_says_what_its_run_noted_about_itself(opened: Opened, trained: Path) -> None:
+    """After three epochs the noise is still where it started; the runs that were made by hand noted nothing."""
+    for name, expected in (("digits", True), ("failed", False)):
+        opened.page.fill("#filter", name)
+        opened.page.focus("tr.run:not([hidden]) button")
+        opened.page.keyboard.press("Enter")
+        assert ("the noise variance is 1." in opened.page.inner_text("tr.details")) == expected
+        opened.page.keyboard.press("Enter")
 
 
 def test_curves_go_against_epoch_or_time(opened: Opened) -> None:
