@@ -154,7 +154,9 @@ def test_what_went_wrong_is_noted_and_shown_unless_it_is_to_be_silent(
     model = quick("SAS").set_params(progress=progress).fit(images())
     (note,) = model.notes_
     assert note.startswith("the noise variance is 1.")
-    assert capsys.readouterr().out == (f"note: {note}\n" if progress else "")
+    shown = capsys.readouterr()
+    assert shown.out == (f"note: {note}\n" if progress else "")
+    assert ("epoch 2/2  loss " in shown.err) == progress and (progress or not shown.err)
 
 
 def test_tensors_come_in_with_and_without_gradients() -> None:

@@ -1,5 +1,6 @@
 """The table of runs on the page."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,15 @@ def test_rows_settings_and_commands_are_those_of_the_runs(tmp_path: Path) -> Non
     assert all(each["command"].startswith("python -m src.train") for each in found.values())
     assert found.pop(failed.name)["error"] == "NumericalError: the loss is nan"
     assert [each["error"] for each in found.values()] == [""]
+
+
+def test_the_page_has_what_a_run_noted_about_itself(tmp_path: Path) -> None:
+    folder = write_run(tmp_path)
+    noted = json.loads((folder / "record.json").read_text()) | {"notes": ["z2 is unused", "the noise is large"]}
+    (folder / "record.json").write_text(json.dumps(noted))
+    silent = write_run(tmp_path, seed=1)
+    found = {run.name: details(run)["notes"] for run in records.read(tmp_path).runs}
+    assert found == {folder.name: "z2 is unused; the noise is large", silent.name: ""}
 
 
 def test_a_narrow_table_keeps_what_tells_runs_apart(tmp_path: Path) -> None:
