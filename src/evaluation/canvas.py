@@ -1,5 +1,6 @@
 """The style of all figures: sizes, colours, axes, legends, and how files are saved. Does not import torch."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from src.runs.files import whole
+
+logging.getLogger("fontTools").setLevel(logging.WARNING)  # it announces every table of every font in a PDF
 
 COLUMN, PAGE = 3.3, 7.0  # widths, in inches
 SMALL, LARGE = 7, 8  # font sizes, in points

@@ -140,3 +140,13 @@ def test_a_failed_save_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(OSError, match="disk full"):
         save(figure, path)
     assert [p.read_text() for p in tmp_path.iterdir()] == ["of an earlier run"]
+
+
+def test_writing_a_pdf_is_silent_where_a_command_logs_what_it_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")  # of the root logger, as Hydra sets it
+    figure = Figure()
+    figure.text(0.5, 0.5, "−1")
+    save(figure, tmp_path / "a.pdf")
+    assert caplog.messages == []
