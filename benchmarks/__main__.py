@@ -31,6 +31,7 @@ ROWS = {
     "growth": "benchmarks.growth",
     "scale": "benchmarks.scale",
     "geodesics": "benchmarks.geodesics",
+    "sarcos": "benchmarks.sarcos",
     "startup": "benchmarks.startup",
 }
 

@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -34,6 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
         nargs="*",
         help="settings to change for this evaluation: evaluation.active_sets=8, evaluation.condition_on=4000, "
         "evaluation.exact_evidence=true, evaluation.evidence_points=10000, evaluation.refine=true, "
+        "evaluation.geometry=true, "
         "dataset.missing.fraction=0.5, dataset.max_test=1000, dataset.root=...",
     )
     parser.add_argument(
@@ -75,7 +77,17 @@ def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     path = results / f"{identity.fingerprint(config)}{suffix(**config['evaluation'])}.json"
     files.write_json(path, {"overrides": overrides, "metrics": metrics})
     print(f"\n{registry.summary(metrics)}\n\nstored in: {path}")
+    if asked := [task.name for task in registry.tasks() if f"evaluation.{task.name}=true" in overrides]:
+        draw(registry, subject, path.with_suffix(""), asked)
     return metrics
+
+
+def draw(registry: Any, subject: Any, folder: Path, tasks: Sequence[str]) -> None:
+    """Write the figures of tasks that were asked for by their names, as evaluation.geometry=true does."""
+    for name, error in registry.draw(subject, folder, tasks).items():
+        print(f"A figure of the task {name} could not be drawn: {record.one_line(error)}")
+    for picture in sorted(folder.glob("*.png")):
+        print(f"figure: {picture}")
 
 
 def checked_contents(config: identity.Config, overrides: list[str]) -> identity.Config:

@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument(
         "--cancel", action="store_true", help="stop all cells that run or wait; the same sweep resumes them"
     )
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     every, problems, remarks = answer(lambda: checked(options.overrides))
     if options.cancel:
         cancel(every)
@@ -48,8 +48,9 @@ def checked(overrides: list[str]) -> tuple[list[RunRequest], dict[Path, str], li
     """The cells of a sweep, what is wrong with the values of some, and what to know about its choices."""
     sweep = cells.read(overrides)
     remarks = [*choices.check_sweep(sweep), *choices.pair_remarks(sweep.cells), *choices.file_remarks(sweep.cells)]
-    problems = {**values.impossible_pairs(sweep.cells), **values.first_problems(sweep.cells)}
-    return sweep.cells, problems, remarks
+    problems = values.first_problems(sweep.cells)
+    impossible = values.impossible_pairs(cell for cell in sweep.cells if cell.folder not in problems)
+    return sweep.cells, {**problems, **impossible}, remarks
 
 
 def table(every: list[RunRequest], problems: Mapping[Path, str] = NO_PROBLEMS) -> str:

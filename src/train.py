@@ -1,15 +1,18 @@
 """Train and evaluate one model on one dataset: `python -m src.train model=sas dataset=mnist`."""
 
 import os
+from pathlib import Path
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from src.launch import choices, optuna_study, sweeps, values
+from src.launch import cells, choices, optuna_study, sweeps, values
 from src.launch.cli import answer, help_text
 from src.launch.heavy import heavy
-from src.launch.hydra_private import check_names, command_line
+from src.launch.hydra_private import check_names, command_line, config_loader, end, is_hydras, searched
 from src.runs import record, request
 from src.runs.errors import Interrupted, NumericalError, UserError
 from src.runs.request import RunRequest
@@ -23,13 +26,39 @@ def task(cfg: DictConfig) -> float | None:
     run = request.of_this_process(cfg)
     record.withdraw_stop(run.folder)  # typing the command again resumes a cancelled run
     try:
-        announce(run)
+        if is_of_a_sweep():
+            announce(run)
         metrics = heavy("src.training.experiment").run(run.config, run.model, run.dataset)
         return heavy("src.evaluation.search").to_minimise(metrics, run.config) if metrics else None
-    except (UserError, NumericalError, Interrupted) as error:
-        raise CompactHydraException(f"Error: {error}") from error
-    except OSError as error:
-        raise CompactHydraException(f"Error: {error}; fix this and rerun the same command to resume") from error
+    except (UserError, NumericalError, Interrupted, OSError) as error:
+        cure = "; fix this and rerun the same command to resume" if isinstance(error, OSError) else ""
+        if is_of_a_sweep():  # which another sweeper has started, and may continue
+            raise CompactHydraException(f"Error: {error}{cure}") from error
+        end(error, cure)
+
+
+def is_of_a_sweep() -> bool:
+    """Whether another sweeper than ours has started this run."""
+    return bool(HydraConfig.get().mode is RunMode.MULTIRUN)
+
+
+def check(overrides: list[str]) -> None:
+    """Check a single run before Hydra starts and torch loads; its messages stand alone, without Hydra's beside them."""
+    if command_line().multirun or asks_for_information():
+        check_names(overrides)
+        return
+    own = [text for text in overrides if not is_hydras(text)]
+    for text in own:
+        if searched(text) is not None:
+            raise UserError(f"{text} has several values: type -m to run them all, or {of_one(text)} for a list")
+    with config_loader() as loader:
+        announce(cells.compose(own, loader))
+
+
+def of_one(override: str) -> str:
+    """Several values as one list: `encoder.hidden=[64,32]`."""
+    key, _, values = override.partition("=")
+    return f"{key}=[{values}]"
 
 
 def announce(run: RunRequest) -> None:
@@ -38,6 +67,8 @@ def announce(run: RunRequest) -> None:
         values.check([run])
         choices.check_run(run)
         values.check_pair(run)
+        if run.is_to_do:
+            record.check_writable(Path(run.config["paths"]["outputs"]))
         for line in [*choices.pair_remarks([run]), *choices.file_remarks([run])]:
             print(line, flush=True)
 
@@ -77,7 +108,7 @@ def main() -> None:
     elif is_search():
         answer(lambda: optuna_study.start(command_line().overrides))
     else:
-        answer(lambda: check_names(command_line().overrides))
+        answer(lambda: check(command_line().overrides))
         task()
 
 

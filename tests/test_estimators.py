@@ -4,6 +4,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -117,7 +118,11 @@ def test_the_command_has_the_same_numbers(tmp_path: Path) -> None:
     (folder,) = (tmp_path / "outputs").glob("bayesian_sas-*")
     model = BayesianSAS(active_set=20, max_epochs=2, batch_size=64, progress=False)
     assert np.array_equal(model.fit_transform(x), load(folder).encode(x).mean)
-    assert model.history_["loss"] == pytest.approx(load(folder).history["loss"])
+    found = load(folder).history
+    assert list(model.history_) == list(found) and "watched_kl_2" in found
+    for name in found.keys() - {"seconds"}:
+        np.testing.assert_allclose(model.history_[name], found[name], rtol=1e-6, err_msg=name)
+    assert model.notes_ == load(folder).notes
 
 
 def test_with_outputs_it_is_a_run_and_the_second_fit_finds_it(
@@ -139,6 +144,52 @@ def test_random_numbers_elsewhere_stay_as_they_were() -> None:
     torch.manual_seed(3)
     quick("VAE").fit(images())
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_what_went_wrong_is_noted_and_shown_unless_it_is_to_be_silent(
+    progress: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After two epochs the noise is still where it started."""
+    model = quick("SAS").set_params(progress=progress).fit(images())
+    (note,) = model.notes_
+    assert note.startswith("the noise variance is 1.")
+    assert capsys.readouterr().out == (f"note: {note}\n" if progress else "")
+
+
+def test_tensors_come_in_with_and_without_gradients() -> None:
+    x, y = torch.tensor(images(), requires_grad=True), torch.arange(120) % 3
+    z = quick("SAS").fit_transform(x)
+    assert isinstance(z, np.ndarray) and np.array_equal(z, quick("SAS").fit_transform(images()))
+    assert quick("SASClassifier").fit(x, y).predict(x[:2]).shape == (2,)
+    assert quick("SASRegressor").fit(x, y.float()).predict(x[:2]).shape == (2,)
+
+
+def test_columns_of_latents_have_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    model = quick("BayesianSAS", latent_dim=3).set_output(transform="pandas")
+    z = model.fit_transform(load_iris(as_frame=True).data)
+    assert isinstance(z, pandas.DataFrame) and list(z.columns) == ["bayesiansas0", "bayesiansas1", "bayesiansas2"]
+
+
+def test_sizes_fit_small_data_where_nobody_chose_them() -> None:
+    x = images()[:20]
+    sas = quick("SAS").fit(x).config_
+    assert sas["model"]["active_set"] == 10 and sas["dataset"]["batch_size"] == "full"
+    assert estimators.BayesianGPLVM(max_epochs=1, progress=False).fit(x).config_["model"]["num_inducing"] == 20
+    assert quick("SAS", settings={"active_set": "a50"}).fit(images()).config_["model"]["active_set"] == 50
+    with pytest.raises(UserError, match="num_inducing=30 must not exceed the 20 training points"):
+        estimators.BayesianGPLVM(num_inducing=30, progress=False).fit(x)
+
+
+def test_joblib_keeps_an_estimator_with_all_its_answers(tmp_path: Path) -> None:
+    model = quick("BayesianSAS").fit(images())
+    joblib.dump(model, tmp_path / "model.joblib")
+    again = joblib.load(tmp_path / "model.joblib")
+    assert np.array_equal(again.transform(images()), model.transform(images()))
+    assert np.array_equal(again.sample(3).x, model.sample(3).x) and again.notes_ == model.notes_
+    paths = [each.trained.interpolate(images()[0], images()[1], path="geodesic").z for each in (model, again)]
+    assert np.array_equal(*paths)
 
 
 def test_pipelines_searches_clones_and_pickles() -> None:
@@ -181,8 +232,13 @@ def test_an_encoder_of_ones_own() -> None:
     assert "Linear(in_features=7, out_features=2" in str(model.trained.model.latents)
     assert torch.equal(layer.weight, before)  # a copy was trained
     assert np.array_equal(pickle.loads(pickle.dumps(model)).transform(images()), model.transform(images()))
-    with pytest.raises(UserError, match="the encoder does not take observations"):
+    with pytest.raises(UserError, match=r"the encoder does not take observations \[B, 1, 8, 8\]"):
         quick("VAE", encoder=torch.nn.Linear(5, 2)).fit(images())
+    holes = np.where(images() > 0.9, np.nan, images())
+    with pytest.raises(UserError, match=r"\[B, 2, 8, 8\] \(with missing values, half of the channels are their mask\)"):
+        quick("VAE", encoder=torch.nn.Conv2d(1, 2, 3)).fit(holes)
+    two_channels = torch.nn.Sequential(torch.nn.Conv2d(2, 2, 3), torch.nn.ReLU())
+    assert np.isfinite(quick("VAE", encoder=two_channels).fit_transform(holes)).all()
     with pytest.raises(UserError, match="needs an encoder of conf/encoder by name"):
         quick("VAE", encoder=own, outputs="outputs").fit(images())
 
@@ -190,6 +246,8 @@ def test_an_encoder_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        ({"settings": {"model": "vae"}}, "model is no key of settings: use another class"),
+        ({"settings": {"trainer.max_epochs": 3}}, "trainer.max_epochs is no key of settings: use max_epochs="),
         ({"kernel": "rbff"}, "There is no kernel=rbff. Did you mean kernel=rbf"),
         ({"active_set": 300}, "active_set.size=300 must be at least 1 and smaller than the batch"),
         ({"lr": -1}, "optimizer.lr=-1 must be a number above 0"),

@@ -41,13 +41,14 @@ def test_a_run_has_its_metrics_config_and_history() -> None:
     assert isinstance(frame, pandas.DataFrame) and list(frame.columns)[:3] == ["epoch", "step", "seconds"]
     assert "3 rows of epoch, step" in repr(run.history)
     assert repr(run).startswith("<SAS of 200 points [1 x 8 x 8], 2 latent dimensions: ")
+    assert run.notes == files.read_json(run.folder / "record.json")["notes"] and len(run.notes) == 1
 
 
 def test_a_checkpoint_alone_is_enough_to_encode_but_has_no_record(tmp_path: Path) -> None:
     run = run_of("sas")
     alone = load(shutil.copy(run.checkpoint, tmp_path / "mine.ckpt"))
     assert np.array_equal(alone.encode(digits()).mean, run.encode(digits()).mean)
-    for name in ("metrics", "config", "history"):
+    for name in ("metrics", "config", "history", "notes"):
         with pytest.raises(UserError, match="a checkpoint without the record of its run"):
             getattr(alone, name)
 

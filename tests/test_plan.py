@@ -8,6 +8,7 @@ from src import plan
 from src.launch.cells import cells
 from src.runs import record
 from src.runs.request import RunRequest
+from tests.launch.commands import command
 
 
 def test_a_plan_shows_states_times_and_what_is_left(tmp_path: Path) -> None:
@@ -25,6 +26,12 @@ def test_a_plan_shows_states_times_and_what_is_left(tmp_path: Path) -> None:
     assert "9 cells: 6 missing" in text and "about 16 min of computing left" in text
     with record.keep(svgp_vae.folder, {}):
         assert f"running      {svgp_vae.folder.name}" in plan.table([svgp_vae])
+
+
+def test_the_flag_of_a_sweep_may_stand_anywhere(tmp_path: Path) -> None:
+    for line in ("-m seed=0,1", "seed=0,1 -m", "model=vae --multirun seed=0,1"):
+        result = command("src.plan", *line.split(), cwd=tmp_path)
+        assert result.returncode == 0 and "2 cells: 2 missing" in result.stdout, result.stderr
 
 
 def put(cell: RunRequest, content: dict[str, object]) -> None:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from src.runs.files import whole
 
-logging.getLogger("fontTools").setLevel(logging.WARNING)  # it announces every table of every font in a PDF
+logging.getLogger("fontTools").setLevel(logging.WARNING)  # it tells of every font in a PDF
 
 COLUMN, PAGE = 3.3, 7.0  # widths, in inches
 SMALL, LARGE = 7, 8  # font sizes, in points

@@ -60,8 +60,8 @@ class Denoising(Task):
         from src.evaluation import fit_figures
 
         if subject.settings.get("denoising") is not None:
-            shown = (part[:IMAGES] for part in denoise(subject))
-            yield "denoising", fit_figures.denoised(*shown)
+            clean, noisy, mean = (part[:IMAGES] for part in denoise(subject))
+            yield "denoising", fit_figures.denoised(clean, noisy, mean, subject.limits)
 
 
 class Points(NamedTuple):

@@ -39,7 +39,7 @@ class Embedding(NamedTuple):
 
 def read(path: Path, facts: Facts, layer: str | None = None) -> Observations:
     """New observations: columns are found by name and standardised with the checkpoint's constants."""
-    from src.data import arrays, table
+    from src.data import arrays, sheets, table
 
     where = f"--embed {path}"
     if path.suffix in (".npy", ".npz"):
@@ -50,7 +50,7 @@ def read(path: Path, facts: Facts, layer: str | None = None) -> Observations:
         split = arrays.observations(found)
         rows: Sequence[Any] = range(len(split))
     elif facts.columns:
-        sheet = table.read_sheet(path, where, layer)
+        sheet = sheets.read_sheet(path, where, layer)
         split, rows = table.observations(sheet, facts.columns), sheet.beside.index
     else:
         raise UserError(f"{where} is a table, but the model was trained on data without column names: use .npy or .npz")
@@ -100,7 +100,8 @@ def write(found: Embedding, source: Path, path: Path) -> None:
 
 def frame(found: Embedding) -> Any:
     """A table with the columns z1 to zQ and var1 to varQ."""
-    from src.data.table import INDEX, library
+    from src.data.sheets import library
+    from src.data.table import INDEX
 
     latent_dim = found.mean.shape[1]
     names = [f"{name}{q + 1}" for name in ("z", "var") for q in range(latent_dim)]
@@ -112,7 +113,7 @@ def frame(found: Embedding) -> Any:
 
 def write_h5ad(found: Embedding, source: Path, path: Path) -> None:
     """The source with two more arrays of its rows."""
-    from src.data.table import library
+    from src.data.sheets import library
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # older AnnData files make their reader warn

@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from src.evaluation.canvas import PAGE, PALETTE, SMALL, add_legend, quiet
-from src.evaluation.figures import GREY, array, picture_rows, vector_panels
+from src.evaluation.point_figures import GREY, array, picture_rows, vector_panels
+from src.evaluation.shown import INTENSITIES, Limits, levels
 
 BINS = 40
 PER_ROW = 5
@@ -55,11 +56,11 @@ def mark_inducing(figure: Figure, inducing: Tensor, coordinates: list[int]) -> N
     axes.annotate(f"x {note}", (0.02, 0.02), xycoords="axes fraction", fontsize=SMALL)
 
 
-def denoised(clean: Tensor, noisy: Tensor, mean: Tensor) -> Figure:
+def denoised(clean: Tensor, noisy: Tensor, mean: Tensor, limits: Limits = INTENSITIES) -> Figure:
     """Three rows of images, or one panel per row of a table, at most five."""
     if clean.ndim > 2:
-        rows = {"clean": clean, "noisy": noisy, "reconstruction": mean.clamp(0, 1)}
-        return picture_rows([(name, images, 1.0, GREY) for name, images in rows.items()], bar=-1)
+        rows = {"clean": clean, "noisy": noisy, "reconstruction": mean}
+        return picture_rows([(name, levels(images, limits), 1.0, GREY) for name, images in rows.items()], bar=-1)
     figure, panels = vector_panels(min(5, len(clean)))
     d = np.arange(1, clean.shape[1] + 1)
     for i, axes in enumerate(panels):

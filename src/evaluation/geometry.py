@@ -9,8 +9,9 @@ from torch import Tensor
 
 from src.evaluation.neighbours import accuracy_1nn
 from src.evaluation.task import Metric, Scores, Settings, Subject, Task
-from src.gp.geodesics import Geodesics, GridMetric, geodesics, near_geodesics
+from src.gp.geodesics import Geodesics, geodesics, near_geodesics
 from src.gp.geometry import Metric as MetricOf
+from src.gp.latent_graphs import GridMetric
 from src.models.capabilities import HasMetric
 from src.runs.errors import UserError
 from src.runs.published import name_of_class

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from src.evaluation.canvas import COLUMN, GREYS, LARGE, colour_bar, draw_points
-from src.evaluation.figures import BACKGROUND_SIDE, array, latent_grid, panel
+from src.evaluation.latent_figures import BACKGROUND_SIDE, latent_grid, panel
+from src.evaluation.point_figures import array
 from src.gp.geometry import Metric, magnification
 
 MAX_POINTS = 1000  # so that the background is seen

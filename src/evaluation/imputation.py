@@ -59,14 +59,15 @@ class Imputation(Task):
         return over_active_sets(subject, lambda sets: imputation_scores(model, test, z, sets)) | baselines(subject)
 
     def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
-        """The first test points as they were seen and filled in, the predictive sd, and the truth."""
-        from src.evaluation import figures
+        """Some test points as they were seen and filled in, the predictive sd, and the truth."""
+        from src.evaluation import point_figures
 
-        rows = torch.arange(min(SHOWN, len(subject.data.test)))
+        rows = subject.varied(SHOWN)
         seen, truth, hidden = values_at(subject.model, subject.data.test, rows)
         assert seen.mask is not None
         shown = imputed(subject, rows)
-        yield "imputation", figures.imputations(truth.cpu(), seen.mask.cpu(), hidden.cpu(), *shown)
+        known, hidden = seen.mask.cpu(), hidden.cpu()
+        yield "imputation", point_figures.imputations(truth.cpu(), known, hidden, *shown, limits=subject.limits)
 
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
         """The scores of the model, then those of the baselines."""

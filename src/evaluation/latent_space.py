@@ -14,6 +14,7 @@ from torch import uint8 as byte
 from torch.distributions import Normal
 
 from src.data.batch import Batch
+from src.evaluation.shown import Limits
 from src.evaluation.task import Arrays, Subject, Task, decoded
 from src.models.capabilities import HasInducingLatents, HasLatents, HasMetric
 from src.models.likelihoods import masked
@@ -40,7 +41,7 @@ class LatentSpace(Task):
 
     def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
         """The map of the test points and any inducing inputs, and observations decoded across the latent plane."""
-        from src.evaluation import figures, fit_figures
+        from src.evaluation import fit_figures, latent_figures
 
         def decode(z: Tensor) -> Normal:
             return Normal(*subject.decode(z), validate_args=False)
@@ -49,12 +50,12 @@ class LatentSpace(Task):
         labels = data.test.y if data.facts.target.kind == "class" else None
         kind = "images" if data.facts.scale == "image" else "points"
         title = f"{name_of_class(type(subject.model).__name__)}, {len(z)} test {kind}"
-        latent_map = figures.latent_map(z, labels, decode, title, data.facts.classes)
+        latent_map = latent_figures.latent_map(z, labels, decode, title, data.facts.classes)
         if isinstance(subject.model, HasInducingLatents):
-            coordinates = figures.latent_grid(z, side=2).coordinates
+            coordinates = latent_figures.latent_grid(z, side=2).coordinates
             fit_figures.mark_inducing(latent_map, subject.model.inducing, coordinates)
         yield "latent_map", latent_map
-        yield "decoded_grid", figures.decoded_grid(z, decode, data.facts.shape)
+        yield "decoded_grid", latent_figures.decoded_grid(z, decode, data.facts.shape, limits=subject.limits)
 
     def artifacts(self, subject: Subject) -> Arrays:
         """A random part of the test data with reconstructions and their RMSE; if Q = 2 also a decoded grid."""
@@ -64,7 +65,8 @@ class LatentSpace(Task):
         z = subject.test_latents[drawn.index]
         x, mean = model.as_float(drawn.x).cpu(), decoded(model, z, subject.given, drawn.aux).mean
         observed = x if drawn.mask is None else x[drawn.mask]
-        scale = (0.0, 1.0) if data.facts.scale == "image" else (observed.min().item(), observed.max().item())
+        is_image = len(data.facts.shape) == 3
+        scale = subject.limits if is_image else Limits(observed.min().item(), observed.max().item())
         arrays = {
             "z": z.float().numpy(),
             "error": rmse_of_each(x - mean, drawn.mask).float().numpy(),
@@ -85,7 +87,7 @@ def decoded_grid(subject: Subject, z: Tensor, scale: tuple[float, float]) -> Arr
 
     Rows run along the second coordinate, from its lowest value.
     """
-    from src.evaluation.figures import latent_grid  # loads matplotlib
+    from src.evaluation.latent_figures import latent_grid  # loads matplotlib
 
     shape = subject.data.facts.shape
     side = min(MAX_SIDE, max(8, math.isqrt(MAX_VALUES // 2 // math.prod(shape))))

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from src.data.batch import Split
 from src.evaluation.reconstruction import over_active_sets, score_lines
+from src.evaluation.shown import levels
 from src.evaluation.task import CHUNK, Metric, Scores, Subject, Task
 from src.models.capabilities import Predicts
 
@@ -66,7 +67,10 @@ class Prediction(Task):
         wrong = confidently_wrong(p, data.test.y)
         if facts.scale == "image" and len(wrong):
             x = subject.model.as_float(data.test[wrong].x.to(subject.model.device)).cpu()
-            yield "confidently_wrong", prediction_figures.wrong_images(x, p[wrong], data.test.y[wrong], names)
+            yield (
+                "confidently_wrong",
+                prediction_figures.wrong_images(levels(x, subject.limits), p[wrong], data.test.y[wrong], names),
+            )
 
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
         """A table: one line per kind of active set, with the published values below it."""

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from src.evaluation.canvas import LARGE, PAGE, PALETTE, SMALL, quiet
-from src.evaluation.figures import array
+from src.evaluation.point_figures import array
 
 if TYPE_CHECKING:
     from src.evaluation.prediction import Bins
@@ -68,7 +68,7 @@ def draw_confusion(axes: Axes, counts: np.ndarray, names: Sequence[str]) -> None
 
 
 def wrong_images(x: Tensor, p: Tensor, y: Tensor, names: Sequence[str]) -> Figure:
-    """Images x [n, C, H, W] with the true class, and the predicted class with its probability, p [n, P]."""
+    """Images x [n, C, H, W], from 0 to 1, with the true and the predicted class and its probability, p [n, P]."""
     rows = -(-len(x) // COLUMNS)
     figure = Figure(figsize=(PAGE, 0.25 + 1.0 * rows), layout="constrained")
     figure.suptitle("wrong with the highest probability: true → predicted", fontsize=LARGE)
@@ -76,7 +76,7 @@ def wrong_images(x: Tensor, p: Tensor, y: Tensor, names: Sequence[str]) -> Figur
     for i, axes in enumerate(figure.subplots(rows, COLUMNS, squeeze=False).flat):
         axes.set_axis_off()
         if i < len(x):
-            axes.imshow(array(x[i].clamp(0, 1).permute(1, 2, 0).squeeze(-1)), "gray", vmin=0, vmax=1)
+            axes.imshow(array(x[i].permute(1, 2, 0).squeeze(-1)), "gray", vmin=0, vmax=1)
             names_of_both = f"{short(names[int(y[i])])} → {short(names[int(guess[i])])}"
             axes.set_title(f"{names_of_both}\n{top[i]:.3f}", fontsize=SMALL - 1, pad=2)
     return figure

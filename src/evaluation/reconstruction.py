@@ -57,17 +57,18 @@ class Reconstruction(Task):
         return over_active_sets(subject, lambda sets: predictive_scores(model, test, subject.test_latents, sets))
 
     def figures(self, subject: Subject) -> "Iterator[tuple[str, Figure]]":
-        """The first test points, their reconstructions and predictive sd; for a table also the error by column."""
-        from src.evaluation import figures
+        """Some test points, their reconstructions and predictive sd; for a table also the error by column."""
+        from src.evaluation import point_figures
 
-        model, test = subject.model, subject.data.test[torch.arange(min(SHOWN, len(subject.data.test)))]
-        facts = subject.data.facts
-        unit = "standardised value" if facts.centre else "value"
-        prediction = decoded(model, subject.test_latents[: len(test)], subject.given, test.aux)
+        model, rows, facts = subject.model, subject.varied(SHOWN), subject.data.facts
+        test = subject.data.test[rows]
+        columns = point_figures.Columns(facts.columns, "standardised value" if facts.centre else "value")
+        prediction = decoded(model, subject.test_latents[rows], subject.given, test.aux)
         x = model.as_float(test.x.to(model.device)).cpu()
-        yield "reconstructions", figures.reconstructions(x, *prediction, SHOWN, facts.columns, unit, test.mask)
+        drawn = point_figures.reconstructions(x, *prediction, rows.tolist(), columns, test.mask, subject.limits)
+        yield "reconstructions", drawn
         if facts.columns:
-            yield "columns", figures.column_errors(column_rmse(subject), facts.columns, unit)
+            yield "columns", point_figures.column_errors(column_rmse(subject), facts.columns, columns.unit)
 
     def summary(self, metrics: Scores, published: Mapping[str, str]) -> list[str]:
         """One line per kind of active set, with the published values below it."""

@@ -1,7 +1,7 @@
 """All tasks, found in the files of this folder, and what to do with them: check, score, draw, keep, summarise."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -130,13 +130,16 @@ def validation_scores(subject: Subject) -> Scores:
 
 
 @torch.no_grad()
-def draw(subject: Subject, folder: Path) -> dict[str, Exception]:
-    """Write the figures of all fitting tasks as PNG and PDF; returns the errors of tasks that could not be drawn."""
+def draw(subject: Subject, folder: Path, chosen: Collection[str] | None = None) -> dict[str, Exception]:
+    """Write the figures of all fitting tasks as PNG and PDF, or of chosen ones by their names.
+
+    Returns the errors of tasks that could not be drawn.
+    """
     from src.evaluation.canvas import save
 
     folder.mkdir(exist_ok=True)
     failures: dict[str, Exception] = {}
-    for task in fitting(subject):
+    for task in (task for task in fitting(subject) if chosen is None or task.name in chosen):
         try:
             for name, figure in task.figures(subject):
                 for suffix in (".pdf", ".png"):

@@ -13,6 +13,7 @@ from torch.distributions import MultivariateNormal
 from tqdm import tqdm
 
 from src.data.batch import Split
+from src.evaluation.shown import Limits, limits_of, spread, varied
 from src.models.capabilities import HasLatents
 from src.models.posterior import Point, Posterior
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from src.data.module import DataModule
 
+LOOKED_AT = 1000  # test points whose values decide what is black and white
 CHUNK = 2000  # points encoded or predicted at a time; bounds the memory
 
 Settings = Mapping[str, Any]  # the `evaluation` part of a config
@@ -65,6 +67,17 @@ class Subject:
     def given(self) -> Any:
         """What predictions from the checkpoint condition on."""
         return self.model.given()
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The values of test images that are black and white in pictures."""
+        test = self.data.test
+        return limits_of(self.model.as_float(test[spread(len(test), LOOKED_AT)].x).cpu())
+
+    def varied(self, n: int) -> Tensor:
+        """The rows of n test points of different classes, if there are classes."""
+        classes = self.data.test.y if self.data.facts.target.kind == "class" else None
+        return varied(len(self.data.test), classes, n)
 
     def decode(self, z: Tensor) -> "Decoded":
         """Decode any latent points [n, Q]; models that need auxiliary columns get those of the first test point."""

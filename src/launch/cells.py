@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from src.launch import hydra_private
+from src.launch.cli import NOT_UNDERSTOOD, explained
 from src.launch.hydra_private import ConfigLoader
 from src.runs.errors import UserError
 from src.runs.request import RunRequest, request
@@ -46,9 +47,8 @@ def swept(arguments: list[str], loader: ConfigLoader) -> tuple[list[str], list[s
     """All values of a sweep, and those given on the command line, which replace the values of the sweep's file."""
     sweep = hydra_private.sweep_config(arguments, loader)
     name = sweep.hydra.runtime.choices.get("sweep")
-    params, typed = (typed_text(node) for node in (sweep.hydra.sweeper.params, sweep.hydra.overrides.task))
-    in_file = [f"{key}={value}" for key, value in (params or {}).items()]
-    given = [text for text in typed if not text.startswith("+sweep=")]
+    in_file = [f"{key}={value}" for key, value in (typed_text(sweep.hydra.sweeper.params) or {}).items()]
+    given = [text for text in arguments if not text.startswith("+sweep=") and not hydra_private.is_hydras(text)]
     group = [f"group={name}"] if name else []
     return [*in_file, *group, *given], given
 
@@ -59,5 +59,9 @@ def typed_text(node: Any) -> Any:
 
 
 def compose(overrides: Sequence[str], loader: ConfigLoader) -> RunRequest:
-    """One cell from its overrides."""
-    return request(overrides, *hydra_private.compose(overrides, loader))
+    """One cell from its overrides; a UserError if there are none of these names."""
+    try:
+        config, options = hydra_private.compose(overrides, loader)
+        return request(overrides, config, options)
+    except NOT_UNDERSTOOD as error:
+        raise explained(error, overrides) from error

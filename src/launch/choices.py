@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from hydra.errors import HydraException
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from src.launch import cells
 from src.launch.cells import Sweep
@@ -95,7 +93,7 @@ def has_effect(alike: list[RunRequest], key: str, loader: ConfigLoader) -> bool 
     first, others = alike[0], alike[1:]
     try:
         others = others or [cells.compose(without(first, key), loader)]
-    except (HydraException, OmegaConfBaseException):  # another choice builds on this one, and is checked itself
+    except UserError:  # another choice builds on this one, and is checked itself
         return True
     if any(other.folder != first.folder for other in others):
         return True

@@ -9,7 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hydra.errors import CompactHydraException, ConfigCompositionException, HydraException
+from hydra.errors import ConfigCompositionException, HydraException, OverrideParseException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 import conf
 from src.launch import hydra_private
@@ -18,6 +20,7 @@ from src.runs.identity import plain
 
 T = TypeVar("T")
 CONF = Path(conf.__file__).parent
+NOT_UNDERSTOOD = ConfigCompositionException, OverrideParseException, OmegaConfBaseException  # a line that was typed
 PLUGINS = {  # options that need an extra: the package that provides them, and the name of the extra
     "hydra/launcher=slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
     "hydra/launcher=ray": ("hydra_plugins.hydra_ray_launcher", "ray"),
@@ -82,9 +85,12 @@ def hints(arguments: list[str]) -> Iterator[str]:
         yield suggestion(option, list(known[key]), f"{key}=")
     others = [key for key, _ in pairs if key not in known and not key.startswith("hydra")]
     if others and not wrong:
-        keys = config_keys([f"{key}={option}" for key, option in chosen if not key.startswith("hydra/")])
-        for key in others:
-            if key not in keys:
+        keys, options = composed([f"{key}={option}" for key, option in chosen if not key.startswith("hydra/")])
+        for key in (key for key in others if key not in keys):
+            group = key.partition(".")[0]
+            if having := options_with(key):
+                yield f"There is no {key} with {group}={options[group]}. It is a setting of {', '.join(having)}."
+            else:
                 yield suggestion(key, [name for name in [*known, *keys] if ("." in name) == ("." in key)])
 
 
@@ -93,11 +99,24 @@ def is_hydras(key: str, option: str) -> bool:
     return key.startswith("hydra/") and not get_close_matches(option, groups()[key])
 
 
-def config_keys(choices: list[str]) -> list[str]:
-    """Dotted names of all settings of the config with these choices."""
+def composed(choices: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Dotted names of all settings of the config with these choices, and the options chosen in it."""
     with hydra_private.config_loader() as loader:
-        config, _ = hydra_private.compose(choices, loader)
-    return list(dotted(plain(config)))
+        config, options = hydra_private.compose(choices, loader)
+    return list(dotted(plain(config))), options
+
+
+def options_with(key: str) -> list[str]:
+    """The options of a group that have a setting: `dataset=array` has `dataset.train`."""
+    group, _, name = key.partition(".")
+    files = sorted((CONF / group).glob("*.yaml"), key=natural_order) if name else []
+    contents = {file.stem: OmegaConf.to_container(OmegaConf.load(file)) for file in files}
+    # a file with settings of other groups too has those of its own below the name of the group
+    return [
+        f"{group}={option}"
+        for option, content in contents.items()
+        if isinstance(content, dict) and name in dotted(content.get(group) or content)  # type: ignore[arg-type]
+    ]
 
 
 def dotted(config: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -113,6 +132,15 @@ def suggestion(name: str, names: list[str], prefix: str = "") -> str:
     near = [prefix + found for found in get_close_matches(name, set(names), n=2)]
     question = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"There is no {prefix}{name}.{question}"
+
+
+def no_option(arguments: list[str]) -> str | None:
+    """One sentence if the value of a group is no name of an option, such as kernel=null, which Hydra cannot say."""
+    for argument in arguments:
+        key, _, option = argument.partition("=")
+        if key in groups() and (option in ("", "null") or option.isdigit()):
+            return f"{argument} is none of the options of {key}, which are {', '.join(groups()[key])}"
+    return None
 
 
 def missing_plugin(arguments: list[str]) -> str | None:
@@ -139,23 +167,32 @@ def check_overrides(overrides: Sequence[str]) -> None:
     try:
         hydra_private.check_names(list(overrides))
     except HydraException as error:
-        raise UserError("\n".join(hints(list(overrides))) or str(error)) from None
+        raise explained(error, overrides) from None
 
 
-def answer(action: Callable[[], T]) -> T:
-    """Run a part of a command, and show its errors in one sentence each.
+def explained(error: Exception, overrides: Sequence[str]) -> UserError:
+    """What is wrong with overrides, in our words.
 
     For a name that does not exist, suggestions take the place of Hydra's message, which offers to append it (`+name`).
     """
+    lines = str(error).splitlines()
+    if isinstance(error, OverrideParseException):
+        reason = lines[min(1, len(lines) - 1)]
+        return UserError(f"{error.override} cannot be read: {reason} (type key=value, and quote what has symbols)")
+    if isinstance(error, OmegaConfBaseException):
+        return UserError(f"{error.full_key}: {lines[0]}")
+    return UserError("\n".join(hints(list(overrides))) or str(error))
+
+
+def answer(action: Callable[[], T]) -> T:
+    """Run a part of a command, and show its errors in one sentence each."""
 
     def suggesting() -> T:
         try:
             return action()
-        except ConfigCompositionException as error:
-            if suggestions := list(hints(sys.argv[1:])):
-                raise CompactHydraException("\n".join(suggestions)) from None
-            raise error
+        except NOT_UNDERSTOOD as error:
+            raise explained(error, sys.argv[1:]) from error
 
-    if missing := missing_plugin(sys.argv[1:]):
-        sys.exit(missing)
+    if problem := missing_plugin(sys.argv[1:]) or no_option(sys.argv[1:]):
+        sys.exit(f"Error: {problem}")
     return hydra_private.report_errors(suggesting)

@@ -1,12 +1,14 @@
 """Every use of Hydra's private names, so that an update of Hydra can break this module only."""
 
+import os
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from hydra import initialize_config_module
 from hydra._internal.callbacks import Callbacks
@@ -17,7 +19,6 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
-from hydra.errors import CompactHydraException
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -31,22 +32,31 @@ HYDRAS_GROUPS = ("output", "help", "hydra_help", "hydra_logging", "job_logging",
 
 
 def command_line() -> Namespace:
-    """The command line as Hydra parses it. Buys: help in a tenth of a second, and sweeps that are known before Hydra
-    starts."""
-    return get_args_parser().parse_args()
+    """The command line as Hydra parses it, with flags such as -m anywhere. Buys: help in a tenth of a second, and
+    sweeps that are known before Hydra starts."""
+    return get_args_parser().parse_intermixed_args()
 
 
 def report_errors(action: Callable[[], T]) -> T:
-    """Run an action and show its errors as Hydra shows its own. Buys: one message format for runs and sweeps."""
+    """Run an action; show an error that the user can fix in one sentence, any other as Hydra does. Buys: one message
+    format for runs and sweeps."""
 
     def compact() -> T:
         try:
             return action()
         except UserError as error:
-            raise CompactHydraException(f"Error: {error}") from error
+            end(error)
 
     result: T = run_and_report(compact)
     return result
+
+
+def end(error: Exception, cure: str = "") -> NoReturn:
+    """End a command with one sentence, or with all that Hydra shows if HYDRA_FULL_ERROR asks for it."""
+    if os.environ.get("HYDRA_FULL_ERROR", "0") != "0":
+        raise error
+    print(f"Error: {error}{cure}", file=sys.stderr)
+    sys.exit(1)
 
 
 @contextmanager
@@ -115,9 +125,24 @@ def check_names(arguments: list[str]) -> None:
         loader.load_configuration("config", arguments, RunMode.MULTIRUN)
 
 
-def sweep_config(arguments: list[str], loader: ConfigLoader) -> DictConfig:
-    """The config of a sweep, with Hydra's own part. Buys: the values of a sweep's file."""
-    return loader.load_configuration("config", arguments, RunMode.MULTIRUN)
+def sweep_config(arguments: Sequence[str], loader: ConfigLoader) -> DictConfig:
+    """The config of a sweep, with Hydra's own part. Buys: the values of a sweep's file.
+
+    Values of options are left out: they are for the cells, whose options the sweep's file may choose.
+    """
+    own = [text for text in arguments if is_hydras(text) or not is_of_an_option(text)]
+    return loader.load_configuration("config", own, RunMode.MULTIRUN)
+
+
+def is_of_an_option(override: str) -> bool:
+    """Whether an override sets a value in what the option of a group brings, such as `model.latent_dim`."""
+    group, _, name = key_of(override).partition(".")
+    return name != "" and group != "paths"
+
+
+def is_hydras(override: str) -> bool:
+    """Whether an override is for Hydra itself, such as its launcher, and no setting of a run."""
+    return key_of(override).replace("/", ".").partition(".")[0] == "hydra"
 
 
 def compose(overrides: Sequence[str], loader: ConfigLoader) -> tuple[DictConfig, dict[str, Any]]:

@@ -29,11 +29,12 @@ def start(arguments: list[str], conclude: Conclusion | None = None) -> None:
     os.chdir(home)
     sweep = cells.read(arguments)
     every = sweep.cells
-    rejected = values.impossible_pairs(every)
-    todo = [cell for cell in every if cell.folder not in rejected and is_to_do(cell)]
-    outputs = Path(every[0].config["paths"]["outputs"]).absolute()
     if record.HOME not in os.environ:
         values.check(every)
+    rejected = values.impossible_pairs(every)
+    todo = [cell for cell in every if cell.folder not in rejected and cell.is_to_do]
+    outputs = Path(every[0].config["paths"]["outputs"]).absolute()
+    if record.HOME not in os.environ:
         if rejected and every[0].config["fail_fast"]:
             raise UserError(next(iter(rejected.values())))
         remarks = choices.pair_remarks(every), choices.file_remarks(every)
@@ -51,11 +52,6 @@ def start(arguments: list[str], conclude: Conclusion | None = None) -> None:
     if conclude is not None:
         conclude(every)
     sys.exit(code)
-
-
-def is_to_do(cell: RunRequest) -> bool:
-    """Whether a cell has to run: it is neither done nor running, or it is to be repeated."""
-    return cell.status not in ("done", "running") or cell.config["rerun"]
 
 
 def fetch_data(todo: list[RunRequest]) -> None:

@@ -55,6 +55,11 @@ def one_of(*values: Any) -> Rule:
     return Rule(" or ".join(map(shown, values)), lambda value: value in values and not isinstance(value, bool))
 
 
+def up_to(rule: Rule, most: int) -> Rule:
+    """Numbers that follow a rule and are not above `most`."""
+    return Rule(f"{rule.allowed} and at most {most}", lambda value: rule.holds(value) and value <= most)
+
+
 def several(rule: Rule) -> Rule:
     """A list whose items follow a rule."""
     items = f"a list such as [64,32], each {rule.allowed}"
@@ -72,6 +77,11 @@ POSITIVE = Rule("a number above 0", lambda value: is_number(value) and value > 0
 NOT_NEGATIVE = Rule("a number of at least 0", lambda value: is_number(value) and value >= 0)
 PART = Rule("a number above 0 and below 1", lambda value: is_number(value) and 0 < value < 1)
 SHARE = Rule("a number above 0 and not above 1", lambda value: is_number(value) and 0 < value <= 1)
+PATH = Rule("the path of a folder", lambda value: isinstance(value, str) and value != "")
+TIME = Rule(
+    "a time as days:hours:minutes:seconds, such as 00:08:00:00",
+    lambda value: isinstance(value, str) and re.fullmatch(r"\d+:\d+:\d+:\d+", value) is not None,
+)
 NAME = Rule(
     "a name of letters, digits, _ and ., such as wine, that no other dataset has",
     lambda value: isinstance(value, str) and re.fullmatch(r"\w[\w.]*", value) is not None and not is_taken(value),
@@ -81,15 +91,23 @@ BY_DEFAULT = {  # the type of a default value, and what may replace it
     int: Rule("a whole number", is_whole),
     float: Rule("a number", is_number),
     list: Rule("a list", lambda value: isinstance(value, list)),
+    dict: Rule("settings in braces, such as {key: value}, or null", lambda value: value is None),  # braces are merged
 }
 
 FLAG = BY_DEFAULT[bool]
+PRECISIONS = "32-true", "64-true", "16-true", "16-mixed", "bf16-true", "bf16-mixed", "bf16", 16, 32, 64
 SIZE = whole(1) | one_of("random")
 RULES = {
-    "seed": whole(0),
+    "seed": up_to(whole(0), 2**32 - 1),  # what NumPy takes
+    "paths.data": PATH,
+    "paths.outputs": PATH,
     "checkpoint_minutes": NOT_NEGATIVE,
     "active_set.size": SIZE,
+    "trainer.accelerator": one_of("auto", "cpu", "gpu", "cuda", "mps", "tpu"),
+    "trainer.devices": whole(1) | one_of("auto", -1) | several(whole(0)),
     "trainer.max_epochs": whole(1),
+    "trainer.max_time": TIME | NULL,
+    "trainer.precision": one_of(*PRECISIONS),
     "optimizer.lr": POSITIVE,
     "optimizer.gp_lr_factor": NOT_NEGATIVE | NULL,
     "optimizer.latent_lr_factor": NOT_NEGATIVE | NULL,
@@ -127,6 +145,7 @@ RULES = {
     "evaluation.watch_every": whole(1) | NULL,
     "search.metric": Rule("the name of a metric", lambda value: isinstance(value, str)) | NULL,
     "model.active_set": SIZE,
+    "model.aux.object_dim": whole(1),
     "model.bound": one_of("svi", "collapsed"),
     "model.bound_epochs": whole(1) | NULL,
     "model.components": whole(1),
@@ -136,6 +155,7 @@ RULES = {
     "model.gp_epochs": whole(1) | NULL,
     "model.inducing": one_of("free", "fixed", None),
     "model.iterations": whole(1),
+    "model.likelihood": one_of("gaussian", "bernoulli", "categorical", "gprn", None),
     "model.latent_dim": whole(1),
     "model.loo_epochs": whole(1) | NULL,
     "model.noise": POSITIVE,
@@ -199,7 +219,8 @@ def pair_problems(request: RunRequest) -> Iterator[str]:
 
 def problems(request: RunRequest, loader: ConfigLoader) -> Iterator[str]:
     """One sentence for each value that a run cannot have. Typed values come first, by the names they were typed by."""
-    values, defaults = dict(leaves(request.config)), dict(leaves(hydra_private.defaults(request.overrides, loader)))
+    values, before = dict(leaves(request.config)), hydra_private.defaults(request.overrides, loader)
+    defaults = {**dict(leaves(before)), **{key: {} for key in values if is_node(before, key)}}
     typed = [key_of(text) for text in request.overrides]
     broken = [key for key in dict.fromkeys([*typed, *RULES]) if key in values and not is_right(key, values, defaults)]
     for key in broken:
@@ -228,6 +249,14 @@ def leaves(config: Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def is_node(config: Config, key: str) -> bool:
+    """Whether a dotted name is that of a node, with settings below it."""
+    node: Any = config
+    for name in key.split("."):
+        node = node.get(name) if isinstance(node, dict) else None
+    return isinstance(node, dict)
 
 
 def is_read(key: str, config: Config) -> bool:

@@ -14,23 +14,12 @@ from src.data.batch import Batch, Split
 from src.data.facts import Facts
 from src.models.diagnosis import Diagnosed
 from src.models.learning import Learner, Terms
-from src.models.likelihoods import Likelihood, masked, masked_log_prob
+from src.models.likelihoods import Likelihood, masked
 from src.models.metric import PulledBackMetric
 from src.models.needs import needs_of, require, target_problem
 from src.models.options import LatentOptions, LearningOptions, arguments
-from src.models.posterior import (
-    DRAWS,
-    Amortised,
-    Free,
-    Kind,
-    Posterior,
-    around,
-    divergence,
-    expected,
-    fit,
-    rows_of,
-    with_rows,
-)
+from src.models.posterior import Amortised, Free, Kind, Posterior
+from src.models.refining import Refines
 from src.models.warp import Warped, Warps
 from src.runs.aliases import find_class
 from src.runs.errors import UserError
@@ -39,12 +28,8 @@ from src.runs.specs import Spec, make
 if TYPE_CHECKING:
     from src.data.module import DataModule
 
-# Of Adam, for q(z) of unseen points: steps per latent dimension. In ten dimensions 200 steps in all left the full
-# covariance behind the diagonal one in filling in textures; 1000 steps set it right.
-REFINING_STEPS, REFINING_RATE = 100, 0.05
-MISSING = (
-    0.1  # what an encoder sees at a missing value: at 1 the holes drown the image, and q(z) collapses to the prior
-)
+# What an encoder sees at a missing value: at 1 the holes drown the image, and q(z) collapses to the prior.
+MISSING = 0.1
 
 
 class Model(Diagnosed, Learner, ABC):
@@ -97,11 +82,10 @@ class Model(Diagnosed, Learner, ABC):
         model = build(checkpoint["model"]["spec"], Facts.from_plain(checkpoint["model"]["facts"]))
         model.on_load_checkpoint(checkpoint)
         model.load_state_dict(checkpoint["state_dict"])
-        model.initialised = True
         return model.to(map_location).eval()
 
 
-class LatentModel(PulledBackMetric, Warps, Model, ABC):
+class LatentModel(PulledBackMetric, Warps, Refines, Model, ABC):
     """A latent-variable model: `encode` gives q(z) of observations, `decode` the distribution of observations at z."""
 
     posteriors: ClassVar[tuple[Kind, ...]]  # the forms of q(z) that fit the model, the default first
@@ -158,52 +142,6 @@ class LatentModel(PulledBackMetric, Warps, Model, ABC):
             return x
         missing = torch.zeros_like(x) if mask is None else MISSING * (~mask).view_as(x).to(x)
         return torch.cat([x, missing], 1)
-
-    def refine_incomplete(self, batch: Batch, q: Posterior) -> Posterior:
-        """q(z) that the encoder gave for unseen points, refined where values are missing."""
-        if batch.mask is None or batch.mask.all():
-            return q
-        rows = (~batch.mask.flatten(1).all(1)).nonzero().squeeze(1)
-        return with_rows(q, rows, self.refine(batch.part(rows), rows_of(q, rows)))
-
-    @torch.enable_grad()
-    def refine(self, batch: Batch, start: Posterior, given: Any = None) -> Posterior:
-        """q(z) with the highest gain, from `start`, with the decoder frozen; its random numbers are the seed's."""
-        given = self.frozen() if given is None else given
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            steps = REFINING_STEPS * max(2, self.latent_dim)
-            return fit(start, lambda q: self.gain(batch, q, given), steps, REFINING_RATE)
-
-    @torch.no_grad()
-    def lower_bound(self, batch: Batch, q: Posterior, given: Any = None, draws: int = DRAWS) -> Tensor:
-        """E_q[log p(x | z)] - KL[q || N(0, I)] of each point [B] over what was observed, in nats."""
-        given = self.given() if given is None else given
-        return expected(lambda q: self.gain(batch, q, given), q, draws)
-
-    def gain(self, batch: Batch, q: Posterior, given: Any) -> Tensor:
-        """log p(x | z) - KL[q || N(0, I)] of each point [B] over what was observed, at a draw of z."""
-        return self.log_likelihood(batch, q.rsample(), given) - divergence(q)
-
-    def log_likelihood(self, batch: Batch, z: Tensor, given: Any) -> Tensor:
-        """log p(x | z) of each point [B] over what was observed."""
-        p = self.decode(z, given, batch.aux)
-        return masked_log_prob(p, self.as_float(batch.x), batch.mask).flatten(1).sum(1)
-
-    @torch.no_grad()
-    def frozen(self) -> Any:
-        """What `decode` conditions on, as constants."""
-        return self.given()
-
-    @torch.no_grad()
-    def nearest_known(self, batch: Batch) -> Posterior:
-        """For unseen points: around the free latent of a training point that decodes to the nearest image."""
-        assert isinstance(self.latents, Free)
-        known = self.latents.mean.weight[:: math.ceil(self.num_data / 1000)]
-        images = self.decode(known, self.given()).mean
-        mask = None if batch.mask is None else batch.mask.flatten(1)
-        chosen = nearest(self.as_float(batch.x).flatten(1), images.flatten(1), mask)
-        return around(self.latents.kind, known[chosen])
 
     def check(self, facts: Facts) -> None:
         """Free latents belong to stored rows; likelihood and warp must fit the values."""
@@ -323,11 +261,3 @@ def encoder_shape(facts: Facts) -> tuple[int, ...]:
     """What an encoder sees of a point: its values and, if training data have holes, as many channels of a mask."""
     first, *others = facts.shape
     return (first if facts.complete else 2 * first, *others)
-
-
-def nearest(x: Tensor, images: Tensor, mask: Tensor | None) -> Tensor:
-    """For each row of x [B, D] the nearest of the images [K, D], by the values that the mask [B, D] calls observed."""
-    if mask is None:
-        return torch.cdist(x, images).argmin(1)
-    values = torch.where(mask, x, 0.0)
-    return (mask.to(x) @ images.square().mT - 2 * values @ images.mT).argmin(1)  # less |x|^2, the same for all images

@@ -73,7 +73,10 @@ class CVAE(LatentModel):
         return self.likelihood.given(self.decoder(z, self.told(aux)))
 
     def generate(self, aux: Tensor) -> Independent:
-        """q(z) of views that nobody has seen: as in the training images of the object, averaged."""
+        """q(z) of views that nobody has seen: as in the object's training images, averaged; else the prior."""
+        if "object" not in self.facts.aux:
+            zero = self.data_mean.new_zeros(len(aux), self.latent_dim)
+            return gaussian(zero, torch.ones_like(zero))
         objects = columns(self.facts, aux, "object")[0].long()
         return gaussian(self.known_mean[objects], self.known_variance[objects])
 

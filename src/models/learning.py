@@ -58,6 +58,12 @@ class Learner(LeanModule, ABC):
     def finalise(self, data: "DataModule") -> None:
         """Keep, once training has ended, what prediction needs of the training data; Lightning's `fit` ends with it."""
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **options: Any) -> Any:
+        """As torch has it; a model with a state has what it starts from."""
+        found = super().load_state_dict(state_dict, *args, **options)
+        self.initialised = True
+        return found
+
     def setup(self, stage: str) -> None:
         """Before a training: initialise a new model. Without our datamodule that is impossible, and an error."""
         if stage == "fit" and not self.initialised:

@@ -16,5 +16,8 @@ def given(shape: Sequence[int], outputs: int, module: nn.Module) -> nn.Sequentia
         with torch.no_grad():
             features = deepcopy(module).eval()(torch.zeros(2, *shape))
     except RuntimeError as error:
-        raise UserError(f"the encoder does not take observations [B, {', '.join(map(str, shape))}]: {error}") from error
+        raise UserError(
+            f"the encoder does not take observations [B, {', '.join(map(str, shape))}] (with missing values, half of "
+            f"the channels are their mask): {error}"
+        ) from error
     return nn.Sequential(own, nn.Flatten(), nn.Linear(features[0].numel(), outputs))

@@ -11,6 +11,7 @@ from src.data.arrays import looks_like_bytes
 from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.standardisation import Scale, shortened
+from src.python.results import Encoded
 from src.runs.errors import UserError
 
 
@@ -115,8 +116,8 @@ def aux_of(aux: Any, facts: Facts, count: int) -> Tensor | None:
 
 
 def latent_points(z: Any, latent_dim: int, name: str = "z") -> tuple[Tensor, Kind]:
-    """Latent points [n, Q], from one [Q] or many."""
-    values, numpy = tensor_of(z, name)
+    """Latent points [n, Q], from one [Q] or many; of what `encode` gave, the means."""
+    values, numpy = tensor_of(z.mean if isinstance(z, Encoded) else z, name)
     single = tuple(values.shape) == (latent_dim,)
     if not single and (values.ndim != 2 or values.shape[1] != latent_dim):
         raise UserError(

@@ -32,6 +32,15 @@ class Trained:
     def __init__(self, model: Any) -> None:
         self.model = model
 
+    def summary(self) -> str:
+        """The model and its data in a few words."""
+        facts, latent_dim = self.model.facts, getattr(self.model, "latent_dim", None)
+        latents = "" if latent_dim is None else f", {latent_dim} latent dimensions"
+        return f"{type(self.model).__name__} of {facts.num_train} points [{' x '.join(map(str, facts.shape))}]{latents}"
+
+    def __repr__(self) -> str:
+        return f"<{self.summary()}>"
+
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in the order of their ids."""
@@ -46,7 +55,7 @@ class Trained:
             return Encoded(*map(kind.answer, self.encoded(batch)))
 
     def decode(self, z: Any, quantiles: Sequence[float] = (), aux: Any = None, *, gradients: bool = False) -> Decoded:
-        """The distribution of observations at latent points."""
+        """The distribution of observations at latent points, of which `encode` gives the means."""
         model = self.with_latents("decode")
         points, kind = arrays.latent_points(z, model.latent_dim)
         at = arrays.aux_of(aux, model.facts, len(points))
@@ -78,6 +87,8 @@ class Trained:
     def sample(self, count: int = 1, seed: int = 0, aux: Any = None) -> Sampled:
         """New observations as numpy arrays, a function of the seed."""
         model = self.with_latents("sample")
+        if count < 0:
+            raise UserError(f"count={count} must not be negative")
         at, generator = arrays.aux_of(aux, model.facts, count), torch.Generator().manual_seed(seed)
         z = sampling.latents(model, count, at, generator)
         p = list(self.distributions(z, at))
@@ -96,7 +107,7 @@ class Trained:
         model = self.with_latents("interpolate")
         if steps < 2:
             raise UserError(f"steps={steps} must be at least 2: a path has two ends")
-        ends = [self.end(point, name) for point, name in ((a, "a"), (b, "b"))]
+        ends = [self.end(point, name, aux) for point, name in ((a, "a"), (b, "b"))]
         at = None if aux is None else arrays.aux_of(torch.as_tensor(aux).expand(steps, -1), model.facts, steps)
         z = self.curve(ends[0][0], ends[1][0], steps, path, at).to(model.device)
         kind = Kind(ends[0][1].numpy, ends[0][1].device, single=False)
@@ -121,13 +132,14 @@ class Trained:
             return found.points(steps)[0]
         raise UserError(f"path={path} is not known: straight, geodesic")
 
-    def end(self, point: Any, name: str) -> tuple[Tensor, Kind]:
+    def end(self, point: Any, name: str, aux: Any) -> tuple[Tensor, Kind]:
         """One end of a path as a latent point [Q] on the CPU."""
+        point = point.mean if isinstance(point, Encoded) else point
         values, numpy = arrays.tensor_of(point, name)
         if tuple(values.shape) == (self.model.latent_dim,):
             z, kind = arrays.latent_points(point, self.model.latent_dim, name)
             return z[0].detach().cpu().double(), kind
-        z = torch.as_tensor(self.encode(point).mean).cpu().double()
+        z = torch.as_tensor(self.encode(point, aux=aux).mean).cpu().double()
         if z.ndim != 1:
             raise UserError(f"{name} holds {len(z)} observations, but a path has one at each end")
         return z, Kind(numpy, values.device, single=True)

@@ -27,12 +27,17 @@ class RunRequest:
     @cached_property
     def folder(self) -> Path:
         """Where the run is, or will be."""
-        return Path(self.config["paths"]["outputs"]) / identity.folder_name(self.config, self.model, self.dataset)
+        return Path(str(self.config["paths"]["outputs"])) / identity.folder_name(self.config, self.model, self.dataset)
 
     @property
     def status(self) -> str:
         """Status of the run; `missing` if it has never started."""
         return record.status(self.folder) or "missing"
+
+    @property
+    def is_to_do(self) -> bool:
+        """Whether the run has to be done: it is neither done nor running, or it is to be repeated."""
+        return self.status not in ("done", "running") or bool(self.config["rerun"])
 
 
 def request(overrides: Sequence[str], config: DictConfig, choices: dict[str, Any]) -> RunRequest:

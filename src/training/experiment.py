@@ -1,6 +1,7 @@
 """One experiment, from its plain config to its results on disk."""
 
 import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -42,7 +43,8 @@ def train_in_memory(config: Config, data: DataModule) -> tuple[Model, History]:
     with isolate_rng():
         seed_everything(config["seed"], verbose=False)
         data.setup()
-        model, history = make_model(config, data), History()
+        model = make_model(config, data)
+        history = History(None, watcher(config, lambda: Subject(model, data, config["evaluation"], config["seed"])))
         registry.check(model, data, config["evaluation"])
         trainer = lightning_trainer(config["trainer"], history, enable_checkpointing=False)
         trainer.fit(model.train(), datamodule=data)
@@ -58,7 +60,7 @@ def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_na
     model = make_model(config, data)
     registry.check(model, data, config["evaluation"])
     search.check(model, data, search.metric_of(config))
-    history = History(folder / "history.csv", lambda epoch: watch(subject(), epoch, config["trainer"]["max_epochs"]))
+    history = History(folder / "history.csv", watcher(config, lambda: subject()))
 
     def subject() -> Subject:
         return Subject(model, data, config["evaluation"], config["seed"], history.rows)
@@ -75,7 +77,7 @@ def train_and_evaluate(config: Config, folder: Path, model_name: str, dataset_na
     record.make_way(folder)
     with record.keep(folder, config, threads=torch.get_num_threads()) as kept, boards:
         fit(trainer, model, data, folder)
-        kept["notes"] = notes(subject())
+        kept["notes"] = notes(history.rows)
         metrics = evaluate(subject(), folder)
         boards.finish(metrics)
     record.forget_checkpoints(folder)
@@ -120,6 +122,11 @@ def load_model(folder: Path) -> Model:
     return model
 
 
+def watcher(config: Config, subject: Callable[[], Subject]) -> Callable[[int], Scores]:
+    """What `watch` has to say after an epoch."""
+    return lambda epoch: watch(subject(), epoch, config["trainer"]["max_epochs"])
+
+
 def watch(subject: Subject, epoch: int, epochs: int) -> Scores:
     """What a model that is still training tells about itself and, if the settings ask for it, its scores.
 
@@ -132,9 +139,9 @@ def watch(subject: Subject, epoch: int, epochs: int) -> Scores:
     return traced | registry.watch(subject)
 
 
-def notes(subject: Subject) -> list[str]:
-    """What the last epoch shows to have gone wrong: unused latent dimensions, noise in place of a fit."""
-    last = subject.history[-1] if subject.history else {}
+def notes(rows: Sequence[Mapping[str, float]]) -> list[str]:
+    """What the last epoch of a history shows to have gone wrong: unused latent dimensions, noise in place of a fit."""
+    last = rows[-1] if rows else {}
     return findings({name.removeprefix(registry.WATCHED): value for name, value in last.items()})
 
 

@@ -9,6 +9,7 @@ KNOWN = ("src/data/known.py", "tests/data/test_known.py")
 MODULE = ("src/data/module.py", "tests/data/test_module.py")
 STANDARDISATION = ("src/data/standardisation.py", "tests/data/test_standardisation.py")
 TABLE = ("src/data/table.py", "tests/data/test_table.py")
+SHEETS = ("src/data/sheets.py", "tests/data/test_table.py")
 ARRAYS = ("src/data/arrays.py", "tests/data/test_arrays.py")
 BALL = ("src/data/moving_ball.py", "tests/data/test_moving_ball.py")
 ROTATED = ("src/data/rotated_mnist.py", "tests/data/test_rotated_mnist.py")
@@ -258,11 +259,11 @@ PLANTED = [
         "for name in sheet.names if name not in roles.beside",
         "for name in sheet.names",
     ),
-    mistake("text counts as missing", TABLE, "if text.any():", "if False:"),
-    mistake("a layer is ignored", TABLE, ".to_df(layer)", ".to_df()"),
+    mistake("text counts as missing", SHEETS, "if text.any():", "if False:"),
+    mistake("a layer is ignored", SHEETS, ".to_df(layer)", ".to_df()"),
     mistake("16 comes before 2", TABLE, "int(part) if i % 2 else part", "part"),
-    mistake("rows are counted from 0", TABLE, "row {row + 1} (counted", "row {row} (counted"),
-    mistake("names of rows are observed", TABLE, "None if named else 0", "None"),
+    mistake("rows are counted from 0", SHEETS, "row {row + 1} (counted", "row {row} (counted"),
+    mistake("names of rows are observed", SHEETS, "None if named else 0", "None"),
     mistake(
         "noise before inputs",
         TOY_CURVE,

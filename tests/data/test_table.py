@@ -12,7 +12,8 @@ import torch
 
 from src.data.batch import Split
 from src.data.facts import Target
-from src.data.table import Table, in_order, read_sheet
+from src.data.sheets import read_sheet
+from src.data.table import Table, in_order
 from src.runs.errors import UserError
 
 anndata = pytest.importorskip("anndata", reason='there is no anndata: pip install -e ".[tables]"')

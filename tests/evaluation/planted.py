@@ -8,6 +8,17 @@ def files(name: str) -> tuple[str, str]:
 
 
 PLANTED: list[Mistake] = [
+    mistake("intensities are stretched", files("shown"), "seen.min() >= 0 and seen.max() <= 1", "False"),
+    mistake(
+        "the first points of a split are shown", files("shown"), "return spread(size, n)", "return torch.arange(n)"
+    ),
+    mistake("one class after another is shown", files("shown"), "place.argsort(stable=True)", "torch.arange(size)"),
+    mistake(
+        "pictures are of other points than their reconstructions",
+        files("reconstruction"),
+        "subject.test_latents[rows]",
+        "subject.test_latents[: len(rows)]",
+    ),
     mistake("all active sets are the same", files("reconstruction"), "stream(seed, size, draw)", "stream(seed, size)"),
     mistake(
         "missing values count as predicted",
@@ -283,11 +294,12 @@ PLANTED: list[Mistake] = [
         "kind is not Task",
     ),
     mistake("every task fits", files("registry"), " if task.fits(subject.model, subject.data)", ""),
-    mistake("rows of images from the top", files("figures"), "mean.flip(0).clamp(0, 1)", "mean.clamp(0, 1)"),
+    mistake("rows of images from the top", files("latent_figures"), "mean.flip(0), limits", "mean, limits"),
+    mistake("fonts fill the log", files("canvas"), 'logging.getLogger("fontTools").setLevel(logging.WARNING)', "pass"),
     mistake("classes share a row", files("canvas"), "(np.searchsorted(classes, labels) + jitter)", "jitter"),
     mistake("markers do not change", files("canvas"), "place // colours == i", "place >= 0"),
-    mistake("classes are named by their order", files("figures"), "np.arange(len(names)) if names else ", ""),
-    mistake("the best columns come first", files("figures"), "descending=True", "descending=False"),
+    mistake("classes are named by their order", files("latent_figures"), "np.arange(len(names)) if names else ", ""),
+    mistake("the best columns come first", files("point_figures"), "descending=True", "descending=False"),
     mistake(
         "missing values count in columns",
         files("reconstruction"),
@@ -336,4 +348,19 @@ PLANTED: list[Mistake] = [
         "replace(subject, data=subject.data.tested_on_validation())",
         "subject",
     ),
+    mistake(
+        "candidates by straight lines alone",
+        files("geometry"),
+        "in (move.square().sum(2), local)]",
+        "in (move.square().sum(2),)]",
+    ),
+    mistake("the longest geodesic", files("geometry"), ".argmin(1, keepdim=True)", ".argmax(1, keepdim=True)"),
+    mistake(
+        "straight lines over geodesics",
+        files("geometry"),
+        "(found.energy / found.straight_energy)",
+        "(found.straight_energy / found.energy)",
+    ),
+    mistake("the point farthest from the centre", files("geometry"), ".sum(1).argmin()]", ".sum(1).argmax()]"),
+    mistake("points that are asked for are known", files("geometry"), "rows[min(ASKED, len(rows) // 2) :]", "rows"),
 ]

@@ -112,7 +112,7 @@ def test_the_truth_is_for_scoring_only() -> None:
 @pytest.mark.parametrize("name", ["bayesian_sas", "vae"])
 def test_real_models_do_not_see_the_truth(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while their q(z) is refined nor while they predict; observed values do matter."""
-    monkeypatch.setattr("src.models.base.REFINING_STEPS", 20)
+    monkeypatch.setattr("src.models.refining.REFINING_STEPS", 20)
     x = noisy_curve(30)
     options = ["active_set.size=10"] if name == "bayesian_sas" else []
     hidden = Missing(0.4).applied(split_of(x), "test", 0)

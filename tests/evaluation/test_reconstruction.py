@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -221,6 +222,22 @@ def test_the_figure_shows_the_first_test_points() -> None:
     observation, reconstruction_line = figure.axes[1].lines
     assert np.array_equal(observation.get_ydata(), [1.0, 0.0, -0.5])
     assert np.array_equal(reconstruction_line.get_ydata(), [1.0, 0.0, 0.0])
+
+
+def test_the_figure_shows_points_of_different_classes_between_the_limits_of_the_data() -> None:
+    """Of 30 points of the classes 0, 1 and 2, the first ten are alike."""
+    x, y = torch.randn(30, 1, 1, 2, generator=torch.Generator().manual_seed(0)), torch.arange(30) // 10
+    drawn: dict[str, Any] = dict(Reconstruction().figures(subject(Flat, MadeUp(split_of(x, y)))))
+    shown = x[[0, 1, 2, 3, 10, 11, 12, 20, 21, 22], 0, 0]
+    picture = drawn["reconstructions"].axes[0].images[0].get_array().reshape(10, 3)[:, :2]
+    np.testing.assert_allclose(picture, (shown - x.min()) / (x.max() - x.min()), rtol=1e-5)
+
+
+class Flat(Known):
+    """Pictures of two pixels, which its latents are."""
+
+    def decode(self, z: Tensor, given: float | None = None, aux: Tensor | None = None) -> Normal:
+        return Normal(z.view(-1, 1, 1, 2), 1.0)
 
 
 def test_the_error_of_each_column_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,10 @@ LEAVE_ONE_OUT = ("src/gp/leave_one_out.py", "tests/gp/test_leave_one_out.py")
 REGULARISATION = ("src/gp/regularisation.py", "tests/gp/test_regularisation.py")
 LOW_RANK = ("src/gp/low_rank.py", "tests/gp/test_low_rank.py")
 LINALG = ("src/gp/linalg.py", "tests/gp/test_linalg.py")
+GEOMETRY = ("src/gp/geometry.py", "tests/gp/test_geometry.py")
+KERNEL_DERIVATIVES = ("src/gp/kernel_derivatives.py", "tests/gp/test_kernel_derivatives.py")
+GEODESICS = ("src/gp/geodesics.py", "tests/gp/test_geodesics.py")
+LATENT_GRAPHS = ("src/gp/latent_graphs.py", "tests/gp/test_latent_graphs.py")
 
 PLANTED = [
     mistake(name, files, old, new)
@@ -251,6 +255,40 @@ PLANTED = [
                 "alpha * inverse",
             ),
             "no noise in the covariance of the weights": ("covariance = alpha * inverse", "covariance = inverse"),
+        },
+        GEOMETRY: {
+            "the metric of the mean": ("return self.functions * prior + product", "return product"),
+            "the uncertainty of one output": ("return self.functions * prior +", "return prior +"),
+            "q(u) makes f more certain": ("functions * identity + spread", "functions * identity - spread"),
+            "the determinant without its root": ("metric.det().clamp_min(0).sqrt()", "metric.det().clamp_min(0)"),
+            "the first coordinate alone": ("for unit in units], 1)", "for unit in units[:1]], 1)"),
+        },
+        KERNEL_DERIVATIVES: {
+            "length scales for their squares": ("flatten().square().reciprocal()", "flatten().reciprocal()"),
+            "half the derivative": ("cross = 2 * scale", "cross = scale"),
+            "the derivative in the known point": ("z.unsqueeze(1) - known", "known - z.unsqueeze(1)"),
+            "twice the slope of the RBF": ("-0.5 * (-0.5 * u).exp()", "-(-0.5 * u).exp()"),
+            "the slope of 3/2 for that of 5/2": ("-5 / 6 * (1 + r) * (-r).exp()", "-5 / 6 * (-r).exp()"),
+        },
+        GEODESICS: {
+            "curves go uphill": ("better = tried.energy < energy", "better = tried.energy > energy"),
+            "the better start is dropped": (
+                "torch.where(better, second.control, first.control)",
+                "torch.where(better, first.control, second.control)",
+            ),
+            "lengths of the squared speed": ("weights, speed.sqrt() @ weights", "weights, speed @ weights"),
+            "straight lines at another speed": ("knots.unfold(0, 3, 1).mean(1)", "knots.unfold(0, 3, 1)[:, 0]"),
+            "curves that are worse than the straight line": (
+                "worth = energy < straight_energy",
+                "worth = energy == energy",
+            ),
+        },
+        LATENT_GRAPHS: {
+            "fewer directions": ("(2, 1), (1, -2), (2, -1))", "(2, 1), (1, -2))"),
+            "squared lengths": ("/ 2 @ move @ move).sqrt()", "/ 2 @ move @ move)"),
+            "another cell of the grid": ("+ right * self.values[x + 1, y]", "+ right * self.values[x, y]"),
+            "edges one way": ("directed=False", "directed=True"),
+            "the start for the end": ("enumerate(ends.tolist())", "enumerate(starts.tolist())"),
         },
     }.items()
     for name, (old, new) in mistakes.items()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from src.gp import geodesics as module
 from src.gp.active_set import condition
-from src.gp.geodesics import GridMetric, along, downhill_from, geodesics, near_geodesics, quadrature, straight_lines
+from src.gp.geodesics import along, downhill_from, geodesics, near_geodesics, quadrature, straight_lines, true_geodesics
 from src.gp.geometry import Metric, expected_metric
 
 
@@ -133,6 +133,17 @@ def test_a_wall_is_walked_around_since_the_search_starts_from_a_graph(latent_dim
     assert latent_dim == 3 or found.energy < 0.99 * from_line
 
 
+def test_a_curve_that_is_worse_under_the_true_metric_gives_way_to_the_straight_line() -> None:
+    """As one can be that went downhill on a grid's metric; the other is kept."""
+    a, b = torch.tensor([[1.0, 1.0], [0.0, 1.0]]).double(), torch.tensor([[3.0, 1.0], [4.0, 1.0]]).double()
+    straight, curved = straight_lines(a, b), near_geodesics(hyperbolic, a, b).control
+    curved[0, 1:-1, 1] -= 1.0  # downwards, where steps of the half plane are long
+    found = true_geodesics(hyperbolic, curved, straight)
+    torch.testing.assert_close(found.control, torch.stack([straight[0], curved[1]]))
+    assert found.energy[0] == found.straight_energy[0] and found.length[0] == found.straight_length[0]
+    assert found.energy[1] < found.straight_energy[1] and found.length[1] < found.straight_length[1]
+
+
 def test_going_downhill_never_raises_an_energy() -> None:
     metric = gp()
     control = straight_lines(seeded(30, 2, seed=3), seeded(30, 2, seed=4))
@@ -161,22 +172,3 @@ def test_curves_have_their_ends_whatever_the_precision_and_a_point_has_none() ->
     found = geodesics(gp(), a, b)
     torch.testing.assert_close(found.points(2), torch.stack([a, b], 1).double())
     assert found.energy[2] < 1e-20 and found.length[2] < 1e-10 and found.points(7)[2].isfinite().all()
-
-
-def test_the_grid_has_the_metric_at_its_nodes_and_linear_values_between() -> None:
-    """In cells of a linear metric they are exact."""
-    linear: Metric = lambda z: identity(z) * (3 + z[:, 0] + 2 * z[:, 1]).view(-1, 1, 1)  # noqa: E731
-    points = seeded(50, 2).clamp(-1, 1)
-    grid = GridMetric.over(linear, points, side=5)
-    torch.testing.assert_close(grid(points), linear(points))
-    nodes = grid.node(points)
-    assert ((grid.at(nodes) - points).abs() <= grid.step / 2 + 1e-9).all()
-    assert grid(torch.full((1, 2), 100.0).double()).isfinite().all()
-
-
-def test_shortest_paths_on_a_grid_follow_the_metric() -> None:
-    grid = GridMetric.over(wall, torch.tensor([[-2.0, -3.0], [2.0, 3.0]]).double(), side=41)
-    a, b = torch.tensor([[-1.5, 0.0]]).double(), torch.tensor([[1.5, 0.1]]).double()
-    (path,) = grid.shortest_paths(a, b)
-    torch.testing.assert_close(path[[0, -1]], torch.cat([a, b]))
-    assert path[:, 1].abs().max() > 1.2

@@ -6,6 +6,9 @@ FREEZE = ("src/launch/freeze.py", "tests/launch/test_freeze.py")
 CHOICES = ("src/launch/choices.py", "tests/launch/test_choices.py")
 CELLS = ("src/launch/cells.py", "tests/launch/test_cells.py")
 SPACE = ("src/launch/search_space.py", "tests/launch/test_search_space.py")
+PRIVATE = ("src/launch/hydra_private.py", "tests/launch/test_cells.py")
+CLI = ("src/launch/cli.py", "tests/launch/test_cells.py")
+PLAN = ("src/plan.py", "tests/launch/test_values.py")
 VALUES = ("src/launch/values.py", "tests/launch/test_values.py")
 
 PLANTED = [
@@ -15,6 +18,9 @@ PLANTED = [
         "isinstance(value, int) and not isinstance(value, bool)",
         "isinstance(value, int)",
     ),
+    mistake("values of a sweep's options are looked up too early", PRIVATE, "not is_of_an_option(text)]", "True]"),
+    mistake("Hydra's message is shown", CLI, 'UserError("\\n".join(hints(list(overrides))) or str(error))', "error"),
+    mistake("pairs are looked at whose values are wrong", PLAN, "if cell.folder not in problems)", ")"),
     mistake("infinite numbers are numbers", VALUES, ' and abs(value) < float("inf")', ""),
     mistake("a file that is not there is no problem", VALUES, "if not path.is_file():", "if False:"),
     mistake("references are resolved too early", CELLS, "OmegaConf.to_container(node)", "list(node)"),

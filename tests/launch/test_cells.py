@@ -7,6 +7,7 @@ import pytest
 
 from src.launch.cells import cells
 from src.launch.values import first_problems
+from src.runs.errors import UserError
 from src.runs.request import RunRequest
 from tests.configs import composed
 from tests.launch.commands import ROOT, command, copied_code
@@ -51,6 +52,22 @@ def test_the_command_line_replaces_values_of_the_file() -> None:
     found = cells(["+sweep=table1", "dataset=mnist", "seed=7", "trainer.max_epochs=2"])
     assert len(found) == 6 and {cell.config["trainer"]["max_epochs"] for cell in found} == {2}
     assert {(cell.dataset, cell.config["seed"], cell.config["group"]) for cell in found} == {("mnist", 7, "table1")}
+
+
+def test_values_may_be_of_options_that_only_the_sweep_chooses() -> None:
+    """`model.num_inducing` is no setting of the default model, nor `dataset.standardise` of the default dataset."""
+    found = cells(["+sweep=textures", "model.num_inducing=20,30", "dataset.standardise=false", "seed=0"])
+    assert {cell.config["model"]["num_inducing"] for cell in found} == {20, 30} and len(found) == 16
+    assert {cell.config["dataset"]["standardise"] for cell in found} == {False}
+
+
+def test_a_name_that_a_cell_lacks_is_told_with_the_options_that_have_it() -> None:
+    with pytest.raises(UserError, match=r"no model.num_inducin\. Did you mean model.num_inducing"):
+        cells(["+sweep=textures", "model.num_inducin=20"])
+    with pytest.raises(
+        UserError, match=r"no model.num_inducing with model=vae\. It is a setting of model=autogp, model="
+    ):
+        cells(["model=svgp_vae,vae", "model.num_inducing=20"])
 
 
 def test_cells_that_are_the_same_run_are_one() -> None:

@@ -107,5 +107,5 @@ def test_a_sweep_says_what_is_ignored_before_it_starts(tmp_path: Path) -> None:
 
 
 def test_a_single_run_says_which_file_of_a_pair_applies(tmp_path: Path) -> None:
-    run = command("src.train", "model=cvae", "dataset=moving_ball", "trainer.precision=oops", cwd=tmp_path)
+    run = command("src.train", "model=cvae", "dataset=moving_ball", "trainer.strategy=oops", cwd=tmp_path)
     assert "Settings from conf/pair/cvae_moving_ball.yaml apply." in run.stdout

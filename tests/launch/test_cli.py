@@ -34,6 +34,10 @@ def test_every_option_has_a_description_in_the_help() -> None:
         (["model.latent_dm=3"], "There is no model.latent_dm. Did you mean model.latent_dim"),
         (["-m", "hydra/launcher=slrum"], "There is no hydra/launcher=slrum. Did you mean hydra/launcher=slurm?"),
         (["trainer.max_epoch=3"], "There is no trainer.max_epoch. Did you mean trainer.max_epochs"),
+        (
+            ["model.features=3"],
+            "There is no model.features with model=sas. It is a setting of model=sas_classifier, mo",
+        ),
     ],
 )
 def test_near_names_are_suggested(arguments: list[str], hint: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import hydra
@@ -94,5 +95,16 @@ def test_a_user_error_is_shown_in_one_line(capsys: pytest.CaptureFixture[str]) -
 
     with pytest.raises(SystemExit):
         hydra_private.report_errors(fail)
-    shown = capsys.readouterr().err
-    assert shown.startswith("Error: on purpose\n") and "Traceback" not in shown
+    assert capsys.readouterr().err == "Error: on purpose\n"
+
+
+def test_the_flag_of_a_sweep_may_stand_between_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["train", "model=vae", "-m", "seed=0,1"])
+    options = hydra_private.command_line()
+    assert options.multirun and options.overrides == ["model=vae", "seed=0,1"]
+
+
+def test_a_full_error_is_shown_on_request(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(UserError, match="on purpose"):
+        hydra_private.end(UserError("on purpose"))

@@ -23,6 +23,14 @@ WRONG = {
     "optimizer.schedule=cosin": "optimizer.schedule=cosin must be cosine or late or constant",
     "seed=abc": "seed=abc must be a whole number of at least 0",
     "seed=null": "seed=null must be a whole number of at least 0",
+    "seed=4294967296": "seed=4294967296 must be a whole number of at least 0 and at most 4294967295",
+    "paths.outputs=7": "paths.outputs=7 must be the path of a folder",
+    "dataset.missing=3": "dataset.missing=3 must be settings in braces, such as {key: value}, or null",
+    "trainer.accelerator=gpuu": "trainer.accelerator=gpuu must be auto or cpu or gpu or cuda or mps or tpu",
+    "trainer.precision=17": "trainer.precision=17 must be 32-true or 64-true or",
+    "trainer.devices=0": "trainer.devices=0 must be a whole number of at least 1, or auto or -1, or a list such as",
+    "trainer.max_time=oops": "trainer.max_time=oops must be a time as days:hours:minutes:seconds, such as 00:08:00:00",
+    "model.likelihood=oops": "model.likelihood=oops must be gaussian or bernoulli or categorical or gprn or null",
     "trainer.max_epochs=-1": "trainer.max_epochs=-1 must be a whole number of at least 1",
     "dataset.validation=1": "dataset.validation=1 must be a number above 0 and below 1, or null",
     "search.metric=rmse": "search.metric=rmse is a score of held-out training data, because the test data choose",
@@ -69,6 +77,9 @@ RIGHT = [
     "dataset.max_train=null dataset.validation=0.5 dataset.missing.fraction=1",
     "encoder.hidden=[64] model.samples=0 model=bayesian_gplvm",
     "+model.posterior=full +trainer.limit_train_batches=2 +optimizer.algorithm.eps=1e-7",  # what is built checks them
+    "trainer.precision=16 trainer.devices=[0,1] trainer.max_time={hours:3} seed=4294967295",
+    "dataset.missing={fraction:0.5,kind:block}",
+    "dataset.missing=null",
     "trainer.max_time=00:00:01:00 paths.outputs=elsewhere logger=wandb group=mine",
     "model=gp_vae dataset=moving_ball model.kernel=${kernel}",
     "model=sas_regression dataset=flights",
@@ -112,12 +123,35 @@ def test_every_default_follows_its_rule() -> None:
     assert values.first_problems(cells.cells([f"model={models}"])) == {}
 
 
-@pytest.mark.parametrize("arguments", [["seed=abc"], ["-m", "seed=0,abc"], ["model=sas_regression"]])
-def test_a_wrong_value_stops_a_command_before_torch(arguments: list[str], tmp_path: Path) -> None:
-    result, loaded = heavy_modules("src.train", *arguments, cwd=tmp_path)
-    sentence = "but the targets are classes" if "=sas" in arguments[0] else "must be a whole number of at least"
-    assert result.returncode == 1 and sentence in result.stderr
-    assert loaded == set() and "Traceback" not in result.stderr and list(tmp_path.iterdir()) == []
+STOPPED = {
+    "seed=abc": "seed=abc must be a whole number of at least 0 and at most 4294967295",
+    "-m seed=0,abc": "seed=abc must be a whole number of at least 0 and at most 4294967295",
+    "-m dataset.max_train=abc,100": "dataset.max_train=abc must be a whole number of at least 1, or null",
+    "active_set.size=600": "active_set.size=600 must be at least 1 and smaller than the batch of 512",
+    "model=sas_regression": "SASRegression predicts real numbers, but the targets are classes",
+    "+foo=1": "+foo=1 has no effect: there is no setting foo",
+    "seed=0,1": "seed=0,1 has several values: type -m to run them all, or seed=[0,1] for a list",
+    "seed": "seed cannot be read: missing EQUAL at '<EOF>' (type key=value",
+    "~seed": "dataset.seed: Interpolation key 'seed' not found",
+    "kernel=null": "kernel=null is none of the options of kernel, which are arc_cosine, ",
+    "dataset.train=x.npy": "There is no dataset.train with dataset=digits. It is a setting of dataset=array, ",
+    "paths.outputs=/proc/no": "cannot write to paths.outputs=/proc/no: No such file or directory",
+}
+
+
+@pytest.mark.parametrize("line", STOPPED)
+def test_a_command_that_cannot_work_stops_before_torch_with_one_sentence(line: str, tmp_path: Path) -> None:
+    result, loaded = heavy_modules("src.train", *line.split(), cwd=tmp_path)
+    assert result.returncode == 1 and result.stderr.startswith(f"Error: {STOPPED[line]}")
+    assert result.stderr.count("\n") == 1, "nothing of Hydra's stands beside the sentence"
+    assert loaded == set() and list(tmp_path.iterdir()) == []
+
+
+def test_wrong_values_are_named_before_the_pairs_that_they_make(tmp_path: Path) -> None:
+    result = command("src.plan", "dataset.batch_size=abc,64", "active_set.size=32,64", cwd=tmp_path)
+    wrong, also_wrong, right, impossible, *_ = result.stdout.splitlines()
+    assert all("dataset.batch_size=abc must be a whole number" in line for line in (wrong, also_wrong))
+    assert right.startswith(". missing") and "smaller than the batch of 64" in impossible
 
 
 def test_a_plan_names_the_cell_with_a_wrong_value(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from tests.planting import Mistake
 
 BASE, TEST_BASE = "src/models/base.py", "tests/models/test_base.py"
+REFINING = "src/models/refining.py"
 LEARNING, TEST_LEARNING = "src/models/learning.py", "tests/models/test_learning.py"
 POSTERIOR, TEST_POSTERIOR = "src/models/posterior.py", "tests/models/test_posterior.py"
 LIKELIHOODS, TEST_LIKELIHOODS = "src/models/likelihoods.py", "tests/models/test_likelihoods.py"
@@ -75,20 +76,26 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("bytes divided by 256", BASE, "x_float.div_(255)", "x_float.div_(256)", TEST_BASE),
     (
         "mean over pixels for sum",
-        BASE,
+        REFINING,
         "batch.mask).flatten(1).sum(1)",
         "batch.mask).flatten(1).mean(1)",
         TEST_BASE,
     ),
     (
         "the mask is forgotten in the fit",
-        BASE,
+        REFINING,
         "self.as_float(batch.x), batch.mask).flatten",
         "self.as_float(batch.x), None).flatten",
         TEST_BASE,
     ),
-    ("the mask is forgotten at the start", BASE, "    values = torch.where(mask, x, 0.0)", "    values = x", TEST_BASE),
-    ("the farthest image", BASE, "torch.cdist(x, images).argmin(1)", "torch.cdist(x, images).argmax(1)", TEST_BASE),
+    (
+        "the mask is forgotten at the start",
+        REFINING,
+        "    values = torch.where(mask, x, 0.0)",
+        "    values = x",
+        TEST_BASE,
+    ),
+    ("the farthest image", REFINING, "torch.cdist(x, images).argmin(1)", "torch.cdist(x, images).argmax(1)", TEST_BASE),
     (
         "seen and unseen swapped",
         BASE,
@@ -252,14 +259,14 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("rows that end worse are kept", POSTERIOR, "mean.where(better, first[0])", "mean", TEST_POSTERIOR),
     (
         "fitted without the divergence",
-        BASE,
+        REFINING,
         "q.rsample(), given) - divergence(q)",
         "q.rsample(), given)",
         TEST_BASE,
     ),
     (
         "the divergence is added",
-        BASE,
+        REFINING,
         "q.rsample(), given) - divergence(q)",
         "q.rsample(), given) + divergence(q)",
         TEST_BASE,

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from src.data.batch import Batch, split_of
 from src.data.facts import Facts, Target
-from src.models.base import Model, build, nearest
+from src.models.base import Model, build
+from src.models.refining import nearest
 from src.models.sas import SAS
 from src.runs.errors import UserError
 from tests.models.builders import Given, built, far_curve, noisy_curve, rows, spec_of

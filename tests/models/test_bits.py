@@ -82,7 +82,7 @@ def test_the_slope_of_a_decoder_at_the_fixed_point(name: str, likelihood: str, m
 
 @pytest.mark.parametrize("hidden", [None, "both"])
 def test_probabilities_are_decoded(case: tuple[str, str], hidden: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("src.models.base.REFINING_STEPS", 2)
+    monkeypatch.setattr("src.models.refining.REFINING_STEPS", 2)
     data = data_of(*case, hidden)
     model, batch = model_of(*case, data), data.test.all()
     model.finalise(data)

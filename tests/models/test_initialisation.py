@@ -64,7 +64,9 @@ def test_a_model_that_has_learned_is_not_initialised_again(overrides: list[str],
     trainer = lightning()
     trainer.fit(model, datamodule=data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
-    for learned in (model, Model.load_from_checkpoint(tmp_path / "model.ckpt")):
+    by_state, _ = new(*overrides)
+    by_state.load_state_dict(model.state_dict())
+    for learned in (model, by_state, Model.load_from_checkpoint(tmp_path / "model.ckpt")):
         learned.trainer = trainer
         learned.setup("fit")
         assert all(torch.equal(value, model.state_dict()[name]) for name, value in learned.state_dict().items())

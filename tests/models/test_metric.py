@@ -82,6 +82,22 @@ def test_a_net_has_the_metric_of_its_mean_of_its_logits_or_of_warped_values() ->
         assert model.metric(z.float()).dtype == torch.float32
 
 
+def test_a_decoder_of_convolutions_has_a_metric_and_geodesics() -> None:
+    """Whose layers choose their own memory layout."""
+    data = Given(torch.rand(20, 1, 16, 16, generator=torch.Generator().manual_seed(0)).double())
+    convolutional: dict[str, Any] = {"decoder": {"_target_": "src.nets.convolutional.ELUDecoder"}}
+    model = started(data, "model=vae", dtype=torch.float64, **convolutional)
+    z = torch.randn(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        slopes = jacobian(model.net, z)
+        torch.testing.assert_close(model.metric(z), slopes.mT @ slopes, rtol=1e-5, atol=1e-9)
+        found = geodesics(lambda at: model.metric(at), z[:2], z[2:4], steps=5)
+    assert (found.energy <= found.straight_energy).all()
+    three = started(data, "model=vae", dtype=torch.float64, latent_dim=3, **convolutional)
+    a, b = torch.randn(2, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert (geodesics(lambda at: three.metric(at), a, b, steps=3).energy > 0).all()  # with gradients of the metric
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["cvae", "gp_vae", "casale_gp_vae", "svgp_vae"])
 def test_models_with_auxiliary_columns_have_the_metric_of_their_decoder(name: str) -> None:

@@ -31,7 +31,7 @@ def case(request: pytest.FixtureRequest) -> tuple[str, list[str]]:
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refining takes a few steps where the answer need not be the best."""
-    monkeypatch.setattr("src.models.base.REFINING_STEPS", 2)
+    monkeypatch.setattr("src.models.refining.REFINING_STEPS", 2)
 
 
 def loss_of(model: LatentModel, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -10,7 +10,10 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from src.loading import Run, load
-from tests.training.test_experiment import small_run
+from src.runs import identity
+from src.training.experiment import run
+from tests.configs import composed
+from tests.training.test_experiment import QUICK, SMALL
 
 
 @cache
@@ -24,7 +27,11 @@ def outputs() -> Path:
 @cache
 def run_of(model: str, *overrides: str, dataset: str = "digits") -> Run:
     """A few epochs of a model, trained once per process."""
-    return load(small_run(outputs(), "trainer.enable_progress_bar=false", *overrides, model=model, dataset=dataset))
+    sizes = () if dataset == "moving_ball" else SMALL
+    command = [f"model={model}", f"dataset={dataset}", *sizes, *QUICK, "trainer.enable_progress_bar=false", *overrides]
+    config = composed(*command, f"paths.outputs={outputs()}")
+    run(config, model, dataset)
+    return load(outputs() / identity.folder_name(config, model, dataset))
 
 
 def digits(count: int = 4) -> np.ndarray:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from src.data.batch import Batch
+from src.python.trained import Trained
 from src.runs.errors import UserError
 from tests.python.runs import digits, run_of
 
@@ -46,6 +47,24 @@ def test_one_image_has_one_latent_point_and_one_point_decodes_to_one_image() -> 
     assert image.mean.shape == image.variance.shape == image.variance_without_noise.shape == (1, 8, 8)
     assert image.quantiles.shape == (3, 1, 8, 8)
     assert np.allclose(run.encode(x).mean[0], z.mean, atol=1e-5)
+
+
+def test_what_encode_gave_can_be_decoded_and_joined_as_it_is() -> None:
+    run, x = run_of("bayesian_sas"), digits()
+    z = run.encode(x)
+    assert np.array_equal(run.decode(z).mean, run.decode(z.mean).mean)
+    first, second = run.encode(x[0]), run.encode(x[1])
+    assert run.decode(first).mean.shape == (1, 8, 8)
+    for path in ("straight", "geodesic"):
+        found = run.interpolate(first, second, steps=5, path=path)
+        assert np.allclose(found.z, run.interpolate(x[0], x[1], steps=5, path=path).z, atol=1e-5)
+
+
+def test_a_model_without_a_record_says_what_it_is() -> None:
+    """As estimators have it."""
+    run = run_of("sas")
+    assert repr(Trained(run.model)) == "<SAS of 200 points [1 x 8 x 8], 2 latent dimensions>"
+    assert "latent" not in repr(Trained(run_of("sas_classifier").model))
 
 
 def test_quantiles_are_those_of_the_normal() -> None:
@@ -103,6 +122,9 @@ def test_samples_are_a_function_of_the_seed(model: str) -> None:
     first, again, other = run.sample(300, seed=1), run.sample(300, seed=1), run.sample(300, seed=2)
     assert np.array_equal(first.x, again.x) and not np.array_equal(first.x, other.x)
     assert np.allclose(run.decode(first.z).mean, first.mean, atol=1e-5)
+    assert run.sample(0).x.shape == (0, 1, 8, 8)
+    with pytest.raises(UserError, match="count=-1 must not be negative"):
+        run.sample(-1)
     deviation = (first.x - first.mean) / run.decode(first.z).sd
     assert abs(deviation.std() - 1) < 0.05 and abs(deviation.mean()) < 0.05
 
@@ -168,6 +190,25 @@ def test_a_geodesic_has_the_same_ends_and_no_more_energy_than_the_straight_line(
     assert np.allclose(curve.z[[0, -1]], straight.z[[0, -1]], atol=1e-5)
     assert energy(curve.z) <= energy(straight.z) * (1 + 1e-3)
     assert np.allclose(curve.mean, run.decode(curve.z).mean, atol=1e-5)
+
+
+@pytest.mark.parametrize("model", ["cvae", "gp_vae", "svgp_vae"])
+def test_models_of_videos_take_the_video_and_the_time_of_each_image(model: str) -> None:
+    sizes = ("num_train_videos=4", "num_test_videos=2", "batch_videos=2", "steps_per_epoch=2")
+    run = run_of(model, *(f"dataset.{size}" for size in sizes), "trainer.max_epochs=1", dataset="moving_ball")
+    x = np.random.default_rng(0).random((30, 32, 32)).astype(np.float32)
+    aux = np.stack([np.zeros(30), np.arange(30)], 1)
+    z = run.encode(x, aux=aux)
+    assert z.mean.shape == (30, 2) and run.impute(x, aux=aux).x.shape == (30, 1, 32, 32)
+    assert np.allclose(run.reconstruct(x, aux=aux).mean, run.decode(z, aux=aux).mean, atol=1e-5)
+    drawn = run.sample(30, aux=aux)
+    assert drawn.x.shape == (30, 1, 32, 32) and np.allclose(run.decode(drawn.z, aux=aux).mean, drawn.mean, atol=1e-5)
+    ends = [run.encode(x[i], aux=aux[0]).mean for i in (0, 1)]
+    for path in ("straight", "geodesic"):
+        found = run.interpolate(x[0], x[1], steps=3, path=path, aux=aux[0])
+        assert np.allclose(found.z[[0, -1]], ends, atol=1e-5) and found.mean.shape == (3, 1, 32, 32)
+    with pytest.raises(UserError, match=r"needs aux=\[n, 2\], the columns video, time"):
+        run.sample(3)
 
 
 def test_classes_have_probabilities_and_names() -> None:

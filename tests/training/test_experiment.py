@@ -180,6 +180,19 @@ def test_a_failed_run_keeps_its_traceback_and_is_retried(tmp_path: Path, monkeyp
     assert record.status(small_run(tmp_path)) == "done"
 
 
+def test_the_geometry_of_a_finished_run_is_scored_and_drawn_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("src.evaluation.geometry.ASKED", 10)
+    folder = small_run(tmp_path)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    found = evaluate_again(folder, ["evaluation.geometry=true"])
+    assert 0 < found["geodesic_energy"] <= 1 and {"geodesic_1nn", "euclidean_1nn"} <= found.keys()
+    (pdf, png) = sorted((folder / "evaluations").glob("*/*"))
+    assert (pdf.name, png.name) == ("geodesics.pdf", "geodesics.png") and f"figure: {png}" in capsys.readouterr().out
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 def test_evaluate_again_with_the_same_and_other_settings(tmp_path: Path) -> None:
     folder = small_run(tmp_path)
     own = files.read_json(folder / "metrics.json")
@@ -189,6 +202,7 @@ def test_evaluate_again_with_the_same_and_other_settings(tmp_path: Path) -> None
     assert len(list((folder / "evaluations").iterdir())) == 2
     with pytest.raises(UserError, match="condition_o"):
         evaluate_again(folder, ["evaluation.condition_o=90"])
+    assert not list((folder / "evaluations").glob("*/"))
     with pytest.raises(UserError, match="not the folder of a finished run"):
         evaluate_again(tmp_path, [])
 

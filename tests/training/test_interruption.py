@@ -98,7 +98,7 @@ def in_the_evaluation(_: int, number: signal.Signals) -> None:
 def in_the_figures(_: int, number: signal.Signals) -> None:
     """Send it when all is scored, but no figure drawn."""
 
-    def draw(subject: Any, folder: Path) -> dict[str, Exception]:
+    def draw(subject: Any, folder: Path, chosen: Any = None) -> dict[str, Exception]:
         send(number)
         return {}
 

@@ -1,6 +1,5 @@
 """The figures show what was decoded, where it was decoded."""
 
-import math
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.distributions import Normal
 
-from src.evaluation import figures
+from src.evaluation import latent_figures as figures
+from src.evaluation.canvas import PALETTE, save
+from src.evaluation.point_figures import reconstructions
+from src.evaluation.shown import Limits
 
 GREY, COLOUR, VECTOR = (1, 4, 6), (3, 4, 6), (12,)
 SHAPES = pytest.mark.parametrize("shape", [GREY, COLOUR, VECTOR], ids=["grey", "colour", "vector"])
@@ -99,7 +101,7 @@ def test_each_class_has_a_colour_of_its_own_and_a_name(latent_dim: int) -> None:
         zip(np.asarray(points.get_offsets())[:, 0], map(tuple, points.get_facecolor()[:, :3]), strict=True)
     )
     across = z[:, max(0, latent_dim - 2)].numpy()
-    palette = to_rgba_array(figures.PALETTE)[:, :3]
+    palette = to_rgba_array(PALETTE)[:, :3]
     assert all(colour_of[u] == tuple(palette[label]) for u, label in zip(across, y, strict=True))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [str(i) for i in range(10)]
 
@@ -111,7 +113,7 @@ def test_every_class_is_named_even_without_a_point(latent_dim: int) -> None:
     figure = figures.latent_map(latents(50, latent_dim), torch.full((50,), 2), decoder(VECTOR), "title", names)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == names
     (points,) = panel(figure).collections
-    assert (points.get_facecolor()[:, :3] == to_rgba_array(figures.PALETTE)[2, :3]).all()
+    assert (points.get_facecolor()[:, :3] == to_rgba_array(PALETTE)[2, :3]).all()
 
 
 def test_one_latent_dimension_gives_each_class_a_row() -> None:
@@ -158,6 +160,13 @@ def test_each_tile_is_the_image_decoded_there(latent_dim: int, shape: tuple[int,
     assert axes.get_aspect() * (top_edge - bottom) / (right - left) == pytest.approx(rows * height / (side * width))
 
 
+def test_what_is_black_and_white_in_a_grid_can_be_chosen() -> None:
+    z, decode = latents(50, 2), decoder(GREY)
+    plain = panel(figures.decoded_grid(z, decode, GREY, 4)).images[0].get_array()
+    wide = panel(figures.decoded_grid(z, decode, GREY, 4, Limits(-2, 3))).images[0].get_array()
+    np.testing.assert_allclose(wide, (plain + 2) / 5, rtol=1e-6)
+
+
 @LATENT_DIMS
 def test_vectors_are_curves_in_their_cells(latent_dim: int) -> None:
     z, decode, side = latents(500, latent_dim), decoder(VECTOR), 4
@@ -175,78 +184,6 @@ def test_vectors_are_curves_in_their_cells(latent_dim: int) -> None:
     assert (cells == np.arange(len(mean))[:, None] % side).all()
 
 
-@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=["grey", "colour"])
-def test_reconstructions_are_three_named_rows(shape: tuple[int, ...]) -> None:
-    x = torch.rand(12, *shape)
-    mean, sd = x * 3 - 1, x + 0.5
-    figure = figures.reconstructions(x, mean, sd)
-    assert [axes.get_ylabel() for axes in figure.axes] == ["image", "reconstruction", "predictive sd"]
-    width = shape[2] + 1  # a white column between images
-    for i, images in enumerate([x, mean.clamp(0, 1), sd.mean(1, keepdim=True)]):
-        row = np.atleast_3d(panel(figure, i).images[0].get_array())
-        assert row.shape == (shape[1], 10 * width, images.shape[1])
-        np.testing.assert_allclose(row[:, 9 * width : -1], images[9].permute(1, 2, 0))
-    assert panel(figure, 2).images[0].get_clim() == (0, pytest.approx(sd[:10].mean(1).max().item()))
-
-
-def test_pixels_that_nobody_has_seen_have_a_colour_of_their_own() -> None:
-    """In place of the black that bytes have there, or of NaN."""
-    x, mask = torch.rand(3, *GREY), torch.rand(3, *GREY) < 0.5
-    figure = figures.reconstructions(x.masked_fill(~mask, math.nan), x, x, mask=mask)
-    shown = np.asarray(figure.axes[0].images[0].get_array())[:, : GREY[2]]
-    seen = mask[0, 0].numpy()
-    np.testing.assert_allclose(shown[seen], np.repeat(x[0, 0].numpy()[seen][:, None], 3, 1))
-    assert len(np.unique(shown[~seen], axis=0)) == 1 and np.ptp(shown[~seen][0]) > 0.2
-
-
-@pytest.mark.parametrize("n", [1, 7, 10])
-def test_reconstructions_of_vectors_are_curves_with_a_band(n: int) -> None:
-    x, mean, sd = torch.randn(3, 12, 9)
-    figure = figures.reconstructions(x, mean, sd.abs(), n)
-    panels: list[Any] = [axes for axes in figure.axes if axes.axison]
-    assert len(panels) == n
-    observation, reconstruction = panels[-1].lines
-    np.testing.assert_allclose(observation.get_ydata(), x[n - 1])
-    np.testing.assert_allclose(reconstruction.get_ydata(), mean[n - 1])
-    band = panels[-1].collections[0].get_paths()[0].vertices
-    np.testing.assert_allclose(band[:, 1].max(), (mean + 2 * sd.abs())[n - 1].max(), rtol=1e-6)
-    np.testing.assert_allclose(band[:, 1].min(), (mean - 2 * sd.abs())[n - 1].min(), rtol=1e-6)
-
-
-def test_columns_with_names_are_shown_by_name() -> None:
-    x, mean, sd = torch.randn(3, 12, 9)
-    names = [f"column {i}" for i in range(8)] + ["a name that is much too long to be shown"]
-    figure = figures.reconstructions(x, mean, sd.abs(), columns=names, unit="standardised value")
-    assert len(figure.axes) == 5
-    axes = panel(figure, 3)
-    bars, (cross,) = axes.containers[0], axes.lines[1:]
-    np.testing.assert_allclose(cross.get_xydata(), np.c_[x[3], np.arange(9)])
-    np.testing.assert_allclose(bars.lines[0].get_xydata(), np.c_[mean[3], np.arange(9)])
-    ends = np.array(bars.lines[2][0].get_segments())[:, :, 0]
-    np.testing.assert_allclose(ends, np.c_[mean[3] - 2 * sd[3].abs(), mean[3] + 2 * sd[3].abs()], rtol=1e-5)
-    shown = [text.get_text() for text in panel(figure).get_yticklabels()]
-    assert shown[:8] == names[:8] and shown[8] == "a name that is much too…"
-    assert panel(figure).get_ylim() == (8.5, -0.5) and axes.get_xlabel() == "standardised value"
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["observation", "reconstruction ± 2 sd"]
-
-
-def test_more_than_thirty_columns_are_curves() -> None:
-    x = torch.randn(2, 31)
-    figure = figures.reconstructions(x, x, x.abs(), columns=[str(i) for i in range(31)])
-    assert len(panel(figure).lines) == 2 and panel(figure).lines[0].get_xydata().shape == (31, 2)
-
-
-@pytest.mark.parametrize(("size", "title"), [(4, "all columns"), (33, "the worst 30 of 33 columns")])
-def test_the_worst_columns_come_first(size: int, title: str) -> None:
-    rmse = torch.randperm(size, generator=torch.Generator().manual_seed(0)).float()
-    figure = figures.column_errors(rmse, [f"c{value:g}" for value in rmse], "value")
-    axes = panel(figure)
-    worst = sorted(range(size), reverse=True)[:30]
-    assert [bar.get_width() for bar in axes.patches] == worst
-    assert [text.get_text() for text in axes.get_yticklabels()] == [f"c{value}" for value in worst]
-    assert axes.get_title() == f"Test RMSE, {title}" and axes.get_ylim()[0] > axes.get_ylim()[1]
-
-
 def test_collapsed_latents_and_a_constant_sd_can_be_drawn(tmp_path: Path) -> None:
     """What a posterior collapse looks like: all points in one place, everything decoded alike."""
     z = torch.zeros(20, 2)
@@ -254,19 +191,11 @@ def test_collapsed_latents_and_a_constant_sd_can_be_drawn(tmp_path: Path) -> Non
     def decode(z: Tensor) -> Normal:
         return Normal(torch.full((len(z), *GREY), 0.5), 0.1)
 
-    figures.save(figures.latent_map(z, torch.arange(20) % 2, decode, "title"), tmp_path / "map.png")
-    figures.save(figures.decoded_grid(z, decode, GREY, 3), tmp_path / "grid.png")
-    figures.save(figures.reconstructions(*torch.zeros(3, 2, *GREY)), tmp_path / "reconstructions.png")
+    save(figures.latent_map(z, torch.arange(20) % 2, decode, "title"), tmp_path / "map.png")
+    save(figures.decoded_grid(z, decode, GREY, 3), tmp_path / "grid.png")
+    x = torch.zeros(2, *GREY)
+    save(reconstructions(x, x, x, range(2)), tmp_path / "reconstructions.png")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["grid.png", "map.png", "reconstructions.png"]
-
-
-def test_an_sd_that_is_one_number_per_image_is_written_and_another_is_drawn() -> None:
-    x, same = torch.rand(4, *GREY), torch.tensor([0.1, 0.2, 0.3, 0.4]).view(4, 1, 1, 1).expand(4, *GREY)
-    written = figures.reconstructions(x, x, same)
-    assert [axes.get_ylabel() for axes in written.axes] == ["image", "reconstruction"]
-    assert [tick.get_text() for tick in written.axes[-1].get_xticklabels()] == ["0.100", "0.200", "0.300", "0.400"]
-    drawn = figures.reconstructions(x, x, torch.rand(4, *GREY))
-    assert "predictive sd" in [axes.get_ylabel() for axes in drawn.axes]
 
 
 def test_a_map_of_many_dimensions_says_which_it_shows_and_why() -> None:
