@@ -1,9 +1,11 @@
 """The tutorials as notebooks: `python -m tests.notebooks` executes docs/tutorials/*.py and writes the .ipynb files."""
 
 import os
+import re
 import resource
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +21,12 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 SECONDS_PER_CELL = 1200  # for a busy machine; an idle one needs a minute for all
+
+BYTES = 500_000
+MACHINE = re.compile(r"(?<![\w.:/>])/(?:[\w.-]+/)+|[A-Z]:\\\\|file://")  # an absolute path
+NOISE = re.compile(
+    r"warning|findfont|it/s\]|\d+%\||\r|\x1b", re.IGNORECASE
+)  # also of bars and their control characters
 
 
 def unexecuted(source: Path) -> Any:
@@ -36,10 +44,31 @@ def executed(source: Path, folder: Path) -> Any:
 
     notebook = unexecuted(source)
     with patch.dict(os.environ, with_our_python()):  # which the kernel inherits
-        resources = {"metadata": {"path": str(folder)}}
-        NotebookClient(notebook, timeout=SECONDS_PER_CELL, record_timing=False, resources=resources).execute()
+        options: dict[str, Any] = {"timeout": SECONDS_PER_CELL, "record_timing": False, "coalesce_streams": True}
+        NotebookClient(notebook, resources={"metadata": {"path": str(folder)}}, **options).execute()
     notebook.metadata = METADATA
     return notebook
+
+
+def texts(notebook: Any) -> Iterator[str]:
+    """Everything that a notebook says: sources, printed text, tables, values and metadata, without the pixels."""
+    yield str(notebook.metadata)
+    for cell in notebook.cells:
+        yield cell.source
+        for output in cell.get("outputs", ()):
+            yield output.get("text", "")
+            yield from (str(value) for kind, value in output.get("data", {}).items() if kind != "image/png")
+
+
+def problems(notebook: Any) -> list[str]:
+    """What nobody should see in a published notebook."""
+    found = [f"a path of a machine: {match[0]}" for text in texts(notebook) for match in MACHINE.finditer(text)]
+    for cell in notebook.cells:
+        outputs = cell.get("outputs", ())
+        found += [f"{each.name}: {each.text}" for each in outputs if each.get("name") == "stderr"]
+        found += [f"noise: {each.text}" for each in outputs if NOISE.search(each.get("text", "").replace("\r\n", "\n"))]
+    size = len(jupytext.writes(notebook, fmt="ipynb").encode())
+    return found + ([f"{size} bytes"] if size > BYTES else [])
 
 
 def with_our_python() -> dict[str, str]:
@@ -60,7 +89,10 @@ def main() -> None:
     for name in sys.argv[1:] or sorted(path.stem for path in FOLDER.glob("*.py")):
         before, path = seconds_of_children(), FOLDER / f"{name}.ipynb"
         with tempfile.TemporaryDirectory() as folder:
-            jupytext.write(executed(path.with_suffix(".py"), Path(folder)), path, fmt="ipynb")
+            notebook = executed(path.with_suffix(".py"), Path(folder))
+        if found := problems(notebook):
+            sys.exit(f"{name} is not written: {'; '.join(found)}")
+        jupytext.write(notebook, path, fmt="ipynb")
         print(f"{path.relative_to(ROOT)}: {seconds_of_children() - before:.0f} s of one core", flush=True)
 
 

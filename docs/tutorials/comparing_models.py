@@ -18,7 +18,7 @@
 
 # %%
 # !python -m src.train -m model=sas,bayesian_sas,vae active_set=a50,a200 seed=0,1 dataset=digits trainer.max_epochs=20 \
-#     trainer.enable_progress_bar=false | tail -14
+#     2> progress.txt | tail -14
 
 # %% [markdown]
 # Each cell is the mean ± sd over seeds, with the number of runs in brackets. All metrics are of test images. RMSE,
@@ -34,8 +34,9 @@
 # !python -m src.report --rows model,active_set --columns metric --metric rmse,nlpd,accuracy_1nn
 
 # %% [markdown]
-# Among its figures are the latent planes side by side: training points of each model's lowest seed, coloured by
-# digit. After 20 epochs, the GP decoders already separate more digits than the VAE, as the 1-NN accuracies say.
+# Among its figures are the latent planes side by side: test images, coloured by digit, on the predictive standard
+# deviation of the decoder (grey). After 20 epochs, the GP decoders separate the digits better than the VAE, as the
+# 1-NN accuracies say.
 
 # %%
 from pathlib import Path
@@ -83,6 +84,7 @@ figure, axes = plt.subplots(figsize=(6, 3))
 for run in runs:
     axes.plot(run.history["loss"], label=run.folder.name.rpartition("-s0-")[0])
 axes.set(xlabel="epoch", ylabel="loss, nats per pixel")
+axes.xaxis.get_major_locator().set_params(integer=True)
 axes.legend(fontsize=8)
 plt.show()
 
@@ -93,3 +95,6 @@ plt.show()
 # %%
 a, b = (run.folder.name for run in runs if "a200" in run.folder.name)
 # !python -m src.report --compare {a} {b}
+
+# %% [markdown]
+# More: [the report](../report.md), [evaluation](../evaluation.md), [clusters and searches](../cluster.md).

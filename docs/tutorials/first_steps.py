@@ -59,7 +59,7 @@ print(f"training images {model.score(train):.2f}, test images {model.score(test)
 
 # %%
 z_train, z_test = model.transform(train), model.transform(test)
-figure, axes = plt.subplots(figsize=(5.5, 4.5))
+figure, axes = plt.subplots(figsize=(4.8, 4))
 axes.scatter(*z_train.T, c=train_labels, cmap="tab10", s=6, alpha=0.5, linewidths=0)
 points = axes.scatter(*z_test.T, c=test_labels, cmap="tab10", s=14, edgecolors="black", linewidths=0.5)
 axes.set(xlabel="$z_1$", ylabel="$z_2$")
@@ -72,10 +72,10 @@ plt.show()
 # another.
 
 # %%
-grid = np.stack(np.meshgrid(np.linspace(-2, 2, 15), np.linspace(2, -2, 15)), -1).reshape(-1, 2)
-rows = model.inverse_transform(grid)[:, 0].reshape(15, 15, 8, 8)
-figure, axes = plt.subplots(figsize=(5.5, 5.5))
-axes.imshow(np.vstack([strip(row) for row in rows]), cmap=greys, vmin=0, vmax=1, extent=(-2.13, 2.13, -2.13, 2.13))
+grid = np.stack(np.meshgrid(np.linspace(-2, 2, 12), np.linspace(2, -2, 12)), -1).reshape(-1, 2)
+rows = model.inverse_transform(grid)[:, 0].reshape(12, 12, 8, 8)
+figure, axes = plt.subplots(figsize=(4, 4))
+axes.imshow(np.vstack([strip(row) for row in rows]), cmap=greys, vmin=0, vmax=1, extent=(-2.2, 2.2, -2.2, 2.2))
 axes.set(xlabel="$z_1$", ylabel="$z_2$")
 plt.show()
 
@@ -87,8 +87,9 @@ plt.show()
 # %%
 steps = np.linspace(-3, 3, 60)
 _, sd = model.inverse_transform(np.stack(np.meshgrid(steps, steps), -1).reshape(-1, 2), return_std=True)
-figure, axes = plt.subplots(figsize=(5.5, 4.5))
-shown = axes.pcolormesh(steps, steps, sd.mean((1, 2, 3)).reshape(60, 60), rasterized=True)
+figure, axes = plt.subplots(figsize=(4.8, 4))
+uncertainty = sd.mean((1, 2, 3)).reshape(60, 60)
+shown = axes.pcolormesh(steps, steps, uncertainty)
 axes.scatter(*z_train.T, s=1, color="white", alpha=0.5)
 axes.set(xlabel="$z_1$", ylabel="$z_2$")
 figure.colorbar(shown, label="mean sd of a pixel")
@@ -109,26 +110,29 @@ def typical(digit: int) -> np.ndarray:
     return train[train_labels == digit][((z - np.median(z, 0)) ** 2).sum(1).argmin()]
 
 
-ends = typical(0), typical(7)
+ends = typical(2), typical(6)
 straight = model.trained.interpolate(*ends, steps=11, path="straight")
 geodesic = model.trained.interpolate(*ends, steps=11, path="geodesic")
 
 # %% [markdown]
-# Both paths lead from a typical 0 to a typical 7. Compare where they run on the left, and the images that they pass
-# on the right: blurred images are those of places where the model knows little.
+# Both paths lead from a typical 2 to a typical 6. On the left they lie on the uncertainty of before (dark: known):
+# the geodesic keeps to the dark. On the right are the images that they pass; the mean sd of their pixels is lower
+# along the geodesic.
 
 # %%
 figure = plt.figure(figsize=(10, 3.2), layout="constrained")
 left, right = figure.subfigures(1, 2, width_ratios=(2, 5))
 axes = left.subplots()
-axes.scatter(*z_train.T, s=2, color="lightgrey")
+axes.pcolormesh(steps, steps, uncertainty)
 strips = right.subplots(2, 1)
-for name, path, row in zip(("straight", "geodesic"), (straight, geodesic), strips, strict=True):
-    axes.plot(*path.z.T, marker=".", label=name)
+paths = zip(("straight", "geodesic"), (straight, geodesic), ("white", "orange"), strips, strict=True)
+for name, path, colour, row in paths:
+    axes.plot(*path.z.T, marker=".", color=colour, label=name)
     row.imshow(strip(path.mean[:, 0]), cmap=greys, vmin=0, vmax=1)
     row.set_title(f"{name}: mean sd {np.sqrt(path.variance).mean():.3f}", fontsize=9)
     row.axis("off")
-axes.legend()
+axes.set(xlim=(-1, 2.5), ylim=(-2.5, 1.5))
+axes.legend(labelcolor="white", frameon=False)
 plt.show()
 
 # %% [markdown]
