@@ -4,7 +4,7 @@ BIN := .venv/bin
 UV := $(shell command -v uv)
 
 .PHONY: help train test check bench test-network test-planted test-slow test-slurm test-browser test-optuna test-mlflow \
-  test-wheel clean
+  test-wheel tutorials test-tutorials clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -68,6 +68,14 @@ test-mlflow: .venv/installed ## runs on a real MLflow server on this machine, wh
 	test -x $(MLFLOW)/mlflow || { $(PYTHON) -m venv .venv/mlflow-server && $(MLFLOW)/python -m pip install --quiet \
 	  "mlflow==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("mlflow-skinny"))')"; }
 	GP_DECODERS_MLFLOW=$(MLFLOW)/mlflow $(BIN)/pytest -m mlflow tests/training
+
+tutorials: .venv/installed ## execute docs/tutorials/*.py and write the notebooks beside them; a few minutes
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[tutorials]"
+	$(BIN)/python -m tests.notebooks
+
+test-tutorials: .venv/installed ## run the tutorials, in folders of their own
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[tutorials]"
+	$(BIN)/pytest -m tutorials tests/test_tutorials.py
 
 bench: .venv/installed ## time our code beside its floors and its peers, and name the rows that miss their targets
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

@@ -24,6 +24,7 @@ ON_REQUEST = {  # markers of what runs only when it is asked for, and the comman
     "mlflow": "make test-mlflow",
     "planted": "make test-planted",
     "slow": "make test-slow",
+    "tutorials": "make test-tutorials",
     "wheel": "make test-wheel",
 }
 
