@@ -58,12 +58,13 @@ class Conditioned:
 
     def predict(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [R, D] and variance [R] of the logits at z [R, Q]; all outputs share the variance. O(A^2 R + A R D)."""
-        return self.logits(covariance(self.kernel, self.z, z), variances(self.kernel, z))
+        z = z.double()  # the variance of a logit may be a millionth of that of its prior
+        return self.logits(covariance(self.kernel, self.z.double(), z), variances(self.kernel, z))
 
     def logits(self, k_ar: Tensor, k_rr: Tensor) -> tuple[Tensor, Tensor]:
         """The same from the covariances K_AR [A, R] and k_rr [R]: K_RA (K_AA + w I)^-1 y, and so on."""
         projection = solve_lower(self.chol, k_ar.double())
-        variance = (k_rr - projection.square().sum(0) / self.labels.width).to(k_rr)
+        variance = (k_rr - projection.square().sum(0) / self.labels.width).to(self.whitened)
         smallest = torch.finfo(variance.dtype).eps  # a rounded variance may be 0, where the root has no slope
         mean = projection.to(self.whitened).mT @ self.whitened / self.labels.width
         return mean + self.offset, variance.clamp_min(smallest)
@@ -227,7 +228,7 @@ def complete(
     t: Tensor, z: Tensor, kernel: Kernel, labels: Labels, offset: Tensor | float, tolerance: float
 ) -> Conditioned:
     """The GP given labels that are all known."""
-    chol = factor(covariance(kernel, z, z), labels)
+    chol = factor(covariance(kernel, z.double(), z.double()), labels)
     psi = converged_mean(chol, t, labels, offset, tolerance)
     return conditioned(z, chol, psi, t, kernel, labels, offset)
 

@@ -135,6 +135,10 @@ PLANTED = [
             "one side of K_MM": ("(weights + weights.mT).to(z)", "(2 * weights.tril()).to(z)"),
         },
         QUADRATIC_BOUND: {
+            "predictions round the covariance to float32": (
+                "factor(covariance(kernel, z.double(), z.double()), labels)",
+                "factor(covariance(kernel, z, z), labels)",
+            ),
             "no square of the gradient": (" - labels.width * g.square().sum()", ""),
             "half the log-determinant": ("log_det = 2 * labels", "log_det = labels"),
             "the pseudo-target without psi": (

@@ -250,6 +250,18 @@ def test_float32_agrees_with_float64(kind: Labels) -> None:
         assert b.dtype == torch.float32 and float(b) == pytest.approx(float(a), rel=1e-4)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_float32_predicts_with_a_kernel_a_million_times_as_large_as_the_noise(kind: Labels) -> None:
+    """As trainings of many steps learn it: rounded to float32, the covariance of the active points is not positive."""
+    t, z, new = labels_of(kind, 200), seeded(200, 2), seeded(50, 2, seed=5)
+    mean, variance = condition(t, z, kernel_of(1.4e6, 20.0), Logits(kind, 0.0)).predict(new)
+    kernel = kernel_of(1.4e6, 20.0, torch.float32)
+    rough = condition(t.float(), z.float(), kernel, Logits(kind, 0.0)).predict(new.float())
+    assert rough[0].dtype == rough[1].dtype == torch.float32
+    torch.testing.assert_close(rough[0].double(), mean, rtol=0.01, atol=0.05)
+    torch.testing.assert_close(rough[1].double(), variance, rtol=0.01, atol=1e-3)
+
+
 def test_one_factor_for_all_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes: list[torch.Size] = []
     cholesky = quadratic_bound.well_conditioned_cholesky
