@@ -14,6 +14,7 @@ from src.launch import hydra_private
 from src.launch.cli import CONF
 from src.launch.hydra_private import ConfigLoader, config_loader, key_of
 from src.models import needs
+from src.runs.code import ROOT
 from src.runs.contents import named
 from src.runs.errors import UserError
 from src.runs.identity import Config, class_name
@@ -69,6 +70,11 @@ def several(rule: Rule) -> Rule:
 def is_taken(name: str) -> bool:
     """Whether a dataset of ours has this name, so that tables would take other data for it."""
     return (CONF / "dataset" / f"{name.lower()}.yaml").exists()
+
+
+def likelihoods() -> list[str]:
+    """The names in src/models/likelihoods.py, read as text: importing it would load torch."""
+    return re.findall(r'^    name = "(\w+)"$', (ROOT / "src/models/likelihoods.py").read_text(), re.MULTILINE)
 
 
 ANYTHING = Rule("anything", lambda value: True)
@@ -155,7 +161,7 @@ RULES = {
     "model.gp_epochs": whole(1) | NULL,
     "model.inducing": one_of("free", "fixed", None),
     "model.iterations": whole(1),
-    "model.likelihood": one_of("gaussian", "bernoulli", "categorical", "gprn", None),
+    "model.likelihood": one_of(*likelihoods(), None),
     "model.latent_dim": whole(1),
     "model.loo_epochs": whole(1) | NULL,
     "model.noise": POSITIVE,

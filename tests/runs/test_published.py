@@ -190,6 +190,8 @@ def test_published_values_have_an_sd_where_the_paper_has_one_and_the_tables_have
         "moving_ball": 0,
         "ball_inducing": 0,
         "textures": 16,
+        "binary": 0,
+        "warped": 0,
         "hidden_pixels": 0,
         "autogp": 2,
         "prediction": 0,
