@@ -20,7 +20,7 @@ PLANTED = [
     ),
     mistake("values of a sweep's options are looked up too early", PRIVATE, "not is_of_an_option(text)]", "True]"),
     mistake("Hydra's message is shown", CLI, 'UserError("\\n".join(hints(list(overrides))) or str(error))', "error"),
-    mistake("pairs are looked at whose values are wrong", PLAN, "if cell.folder not in problems)", ")"),
+    mistake("pairs are looked at whose values are wrong", VALUES, " if request.folder not in wrong)", ")"),
     mistake("infinite numbers are numbers", VALUES, ' and abs(value) < float("inf")', ""),
     mistake("a file that is not there is no problem", VALUES, "if not path.is_file():", "if False:"),
     mistake("references are resolved too early", CELLS, "OmegaConf.to_container(node)", "list(node)"),
