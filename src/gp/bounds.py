@@ -117,8 +117,8 @@ def incomplete_bound(
     noise = noise.squeeze()
     error = torch.zeros((), dtype=torch.float64, device=x.device)
     for points in z.double():
-        k_mx, k_xx = covariance(kernel, inducing.double(), points), kernel(points, diag=True)
-        mean, variance = q.marginals(chol, k_mx, k_xx, mean_dtype=x.dtype)  # [B, D], [B, 1 or D]
+        projection = solve_lower(chol, covariance(kernel, inducing.double(), points))
+        mean, variance = q.marginals(projection, kernel(points, diag=True), mean_dtype=x.dtype)  # [B, D], [B, 1 or D]
         error = error + torch.where(mask, (x - mean).square() + variance, 0.0).sum(dtype=torch.float64) / len(z)
     likelihood = -0.5 * (mask.sum() * (noise.double().log() + LOG_2PI) + error / noise)
     return Bound((num_data / len(x) * likelihood).to(x), q.kl(), jitter)
@@ -140,8 +140,8 @@ def bound_by_samples(
     chol, jitter = prior_factor(kernel, inducing)
     fits = []
     for points in z.double():
-        k_mx, k_xx = covariance(kernel, inducing.double(), points), kernel(points, diag=True)
-        fits.append(expected(*q.marginals(chol, k_mx, k_xx, mean_dtype=q.mean.dtype)))
+        projection = solve_lower(chol, covariance(kernel, inducing.double(), points))
+        fits.append(expected(*q.marginals(projection, kernel(points, diag=True), mean_dtype=q.mean.dtype)))
     return Bound(num_data / z.shape[1] * torch.stack(fits).mean(), q.kl(), jitter)
 
 

@@ -49,18 +49,17 @@ class Whitened(NamedTuple):
         return (chol @ self.mean.double()).to(self.mean), (scale @ scale.mT).to(self.mean)
 
     def marginals(
-        self, chol: Tensor, k_mx: Tensor, k_xx: Tensor, mean_dtype: torch.dtype = torch.float64
+        self, projection: Tensor, k_xx: Tensor, mean_dtype: torch.dtype = torch.float64
     ) -> tuple[Tensor, Tensor]:
         """Means [..., X, P] and variances [..., X, 1 or P] of f at X points, Eq. 3.
 
-        With the kernel k_mx [..., M, X] between Z and the points and its diagonal k_xx [..., X] the variance is
+        With the projection H = L^-1 k_mx [..., M, X] in float64 and the kernel's diagonal k_xx [..., X] the variance is
 
-            k_xx - k_xm K_MM^-1 k_mx + k_xm K_MM^-1 S K_MM^-1 k_mx,   S = L C C^T L^T
+            k_xx - k_xm K_MM^-1 k_mx + k_xm K_MM^-1 S K_MM^-1 k_mx = k_xx - h_x^T (I - C C^T) h_x,   S = L C C^T L^T
 
         O(X M^2) for one covariance, O(P X M^2) for P. The product with the mean, O(X M P), runs in `mean_dtype`: if P
-        is the number of pixels, the precision of x saves time, and L^-1 k_mx does not amplify its rounding.
+        is the number of pixels, the precision of x saves time, and H does not amplify its rounding.
         """
-        projection = solve_lower(chol, k_mx.double())  # [..., M, X]
         unexplained = k_xx.double() - projection.square().sum(-2)
         explained = outputs_at_once(self.scale.double().mT, projection).square().sum(-2)  # [..., 1 or P, X]
         variance = unexplained.unsqueeze(-2) + explained
@@ -68,7 +67,7 @@ class Whitened(NamedTuple):
         return mean.to(self.mean), variance.mT.to(self.mean)
 
     def batch_marginals(self, k_mm: Tensor, k_mx: Tensor, k_xx: Tensor) -> tuple[Tensor, Tensor, float]:
-        """The same as `marginals` with one covariance per output, for training: a third of the products with X points.
+        """The same for training, from the kernel k_mx [..., M, X] itself: a third of the products with X points.
 
         The mean is k_xm a_p and the variance k_xx - k_xm W_p k_mx, with a_p = L^-T m_p and
 
@@ -146,7 +145,7 @@ class LinearAndQuadratic(torch.autograd.Function):
     def backward(ctx: Any, by_linear: Tensor, by_quadratic: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """O(P X M^2)."""
         a, k, product = ctx.saved_tensors
-        by_weight = outputs_at_once(k.unsqueeze(-3) * by_quadratic.unsqueeze(-2), k.mT)
+        by_weight = weighted_grams(k, by_quadratic)
         by_k, doubled = a.to(product) @ by_linear.to(product), 2 * by_quadratic.to(product)
         for output in range(a.shape[-1]):
             by_k.addcmul_(product[..., output, :, :], doubled[..., output, :].unsqueeze(-2))
@@ -179,14 +178,37 @@ class Statistics(NamedTuple):
     shift: Tensor  # [..., M, P]
 
 
-def statistics(chol: Tensor, k_mb: Tensor, y: Tensor, weight: Tensor) -> Statistics:
-    """The statistics of observations y with precisions `weight`, both [..., B, P], at points with kernel [..., M, B].
+def statistics(projection: Tensor, y: Tensor, weight: Tensor) -> Statistics:
+    """The statistics of observations y with precisions `weight`, both [..., B, P], at points with the projection H.
 
-    H diag(weight_p) H^T and H diag(weight_p) y_p with H = L^-1 k_mb; a weight of 0 means no observation. O(P B M^2).
+    H diag(weight_p) H^T and H diag(weight_p) y_p with H = L^-1 k_mb [..., M, B] in float64; a weight of 0 means no
+    observation. O(P B M^2).
     """
-    projection, weight = solve_lower(chol, k_mb.double()), weight.double()  # [..., M, B], [..., B, P]
-    weighted = projection.unsqueeze(-3) * weight.mT.unsqueeze(-2)  # [..., P, M, B]
-    return Statistics(outputs_at_once(weighted, projection.mT), projection @ (weight * y))
+    weight = weight.double()
+    return Statistics(WeightedGrams.apply(projection, weight.mT), projection @ (weight * y))
+
+
+class WeightedGrams(torch.autograd.Function):
+    """H diag(w_p) H^T [..., P, M, M] of H [..., M, B] and weights [..., P, B].
+
+    With the symmetric part G_p of the gradient and g_pb = G_p h_b the gradient in w_pb is h_b^T g_pb, that in h_b
+    2 sum_p w_pb g_pb: one product with B points, where autograd's own gradient has two.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, projection: Tensor, weight: Tensor) -> Tensor:
+        """O(P B M^2)."""
+        ctx.save_for_backward(projection, weight)
+        return weighted_grams(projection, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_grams: Tensor) -> tuple[Tensor, Tensor]:
+        """O(P B M^2)."""
+        projection, weight = ctx.saved_tensors
+        product = outputs_at_once(by_grams + by_grams.mT, projection)  # [..., P, M, B], 2 g
+        by_weight = 0.5 * (product * projection.unsqueeze(-3)).sum(-2)
+        return product.mul_(weight.unsqueeze(-2)).sum(-3), by_weight
 
 
 def optimal_q(data: Statistics, repeats: float, dtype: torch.dtype) -> Whitened:
@@ -200,6 +222,54 @@ def optimal_q(data: Statistics, repeats: float, dtype: torch.dtype) -> Whitened:
     return Whitened(q.mean.to(dtype), q.scale.to(dtype))
 
 
+def optimal_marginals(
+    data: Statistics, repeats: float, projection: Tensor, k_xx: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Means and variances [..., X, P] of f under `optimal_q` and its KL divergence [...], for training.
+
+    The same values as those of `Whitened`, with half the products in their gradients. O(P (M^3 + X M^2)).
+    """
+    mean, weight, kl = OptimalMoments.apply(data.precision, data.shift, repeats)
+    mean, explained = LinearAndQuadratic.apply(mean, weight, projection)
+    variance = k_xx.unsqueeze(-2) - explained
+    return mean.mT.to(dtype), variance.mT.to(dtype), kl.to(dtype)
+
+
+class OptimalMoments(torch.autograd.Function):
+    """m_p = S_p b_p [..., M, P], W_p = I - S_p [..., P, M, M] and the KL [...] of the optimal q(v_p) = N(m_p, S_p).
+
+    S = A^-1 with A = I + r precision, b = r shift and the KL is sum_p (|m_p|^2 + tr S_p - M + log|A_p|) / 2. With g the
+    gradient in the KL, a that in m and G that in W the gradients are, with c = S (a + g m),
+
+        in A   S G S + g (S - S S) / 2 - c m^T,   in b   c
+    """
+
+    @staticmethod
+    def forward(ctx: Any, precision: Tensor, shift: Tensor, repeats: float) -> tuple[Tensor, Tensor, Tensor]:
+        """O(P M^3)."""
+        identity = torch.eye(shift.shape[-2], dtype=shift.dtype, device=shift.device)
+        chol = well_conditioned_cholesky(identity + repeats * precision)
+        spread = torch.cholesky_inverse(chol)
+        mean = repeats * (spread @ shift.mT.unsqueeze(-1)).squeeze(-1).mT
+        weight = identity - spread
+        log_det = 2 * chol.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
+        kl = 0.5 * (mean.square().sum((-2, -1)) - weight.diagonal(dim1=-2, dim2=-1).sum((-2, -1)) + log_det)
+        ctx.save_for_backward(mean, weight, spread)
+        ctx.repeats = repeats
+        return mean, weight, kl
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_mean: Tensor, by_weight: Tensor, by_kl: Tensor) -> tuple[Tensor, Tensor, None]:
+        """O(P M^3)."""
+        mean, weight, spread = ctx.saved_tensors
+        by_kl = by_kl[..., None, None]
+        by_target = spread @ (by_mean + by_kl * mean).mT.unsqueeze(-1)  # [..., P, M, 1], c
+        by_precision = (spread @ by_weight + 0.5 * by_kl.unsqueeze(-1) * weight) @ spread
+        by_precision.sub_(by_target * mean.mT.unsqueeze(-2))
+        return ctx.repeats * by_precision, ctx.repeats * by_target.squeeze(-1).mT, None
+
+
 def q_from_factor(chol: Tensor, shift: Tensor) -> Whitened:
     """q(v_p) = N(A_p^-1 shift_p, A_p^-1) from the Cholesky factors [..., 1 or P, M, M] of A; its C is upper triangular.
 
@@ -211,6 +281,15 @@ def q_from_factor(chol: Tensor, shift: Tensor) -> Whitened:
     columns = shift.mT.unflatten(-2, (num_scales, -1)).mT  # [..., 1, M, P] or [..., P, M, 1]
     mean = root.mT @ (root @ columns)
     return Whitened(mean.mT.flatten(-3, -2).mT, root.mT)
+
+
+def weighted_grams(columns: Tensor, weight: Tensor) -> Tensor:
+    """K diag(w_p) K^T [..., P, M, M] of K [..., M, X] and weights [..., P, X]. O(P X M^2).
+
+    Rows that lie together in memory make the product up to four times faster.
+    """
+    columns = columns.contiguous()
+    return outputs_at_once(columns.unsqueeze(-3) * weight.contiguous().unsqueeze(-2), columns.mT)
 
 
 def outputs_at_once(a: Tensor, b: Tensor) -> Tensor:
@@ -234,9 +313,9 @@ class SparseGP:
 
         The variance is [R] if the outputs share one covariance, and [R, D] otherwise.
         """
-        k_mx = covariance(self.kernel, self.z.double(), z.double())
+        projection = solve_lower(self.chol, covariance(self.kernel, self.z.double(), z.double()))
         k_xx = self.kernel(z.double(), diag=True) + self.noise
-        mean, variance = self.q.marginals(self.chol, k_mx, k_xx, mean_dtype=self.q.mean.dtype)
+        mean, variance = self.q.marginals(projection, k_xx, mean_dtype=self.q.mean.dtype)
         return mean, variance.squeeze(-1) if self.q.scale.shape[-3] == 1 else variance
 
     @cached_property

@@ -24,7 +24,7 @@ from src.gp.bounds import (
 )
 from src.gp.kernels import covariance, widened
 from src.gp.labels import Labels
-from src.gp.linalg import add_diagonal
+from src.gp.linalg import add_diagonal, solve_lower
 from src.gp.patterns import patterns_by_rows
 from src.gp.psi import ClosedForm, Psi, has_closed_form, lazy_closed_form, sampled
 from src.gp.regularisation import latent_divergence
@@ -172,11 +172,12 @@ class BayesianGPLVM(ExpectedMetric, InducingPoints, LatentModel):
         """
         x, mask, z = (part[:STARTING_POINTS] for part in (x, mask, z))
         chol, _ = prior_factor(self.kernel, self.inducing)
-        k_mb, weight = covariance(self.kernel, self.inducing.double(), z.double()), mask / noise
+        projection = solve_lower(chol, covariance(self.kernel, self.inducing.double(), z.double()))
+        weight = mask / noise
         for outputs in torch.arange(x.shape[1], device=x.device).split(32):
-            q = optimal_q(statistics(chol, k_mb, x[:, outputs], weight[:, outputs]), 1.0, x.dtype)
+            q = optimal_q(statistics(projection, x[:, outputs], weight[:, outputs]), 1.0, x.dtype)
             self.q_mean[:, outputs] = q.mean
-        shared = statistics(chol, k_mb, x[:, :1], weight.mean(1, keepdim=True))  # of as many values as are seen
+        shared = statistics(projection, x[:, :1], weight.mean(1, keepdim=True))  # of as many values as are seen
         precision = add_diagonal(shared.precision.squeeze(0), 1.0)
         self.q_raw_scale.copy_(raw_scale(torch.linalg.cholesky(torch.linalg.inv(precision)).to(x)))
 

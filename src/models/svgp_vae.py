@@ -16,7 +16,8 @@ from src.data.batch import Batch
 from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.kernels import covariance
-from src.gp.sparse import Statistics, Whitened, optimal_q, prior_factor, statistics
+from src.gp.linalg import cholesky, solve_lower
+from src.gp.sparse import Statistics, Whitened, add_jitter, optimal_marginals, optimal_q, prior_factor, statistics
 from src.models.base import Terms
 from src.models.gp_prior import Inferred, PseudoObserved
 from src.models.likelihoods import Gaussian, mean_observed, x_at
@@ -123,26 +124,29 @@ class SVGPVAE(PseudoObserved):
 
     def infer(self, inputs: Tensor, rows: Tensor, y: Tensor, weight: Tensor) -> Inferred:
         """q_S, Eq. 3 and 9, with the batch's part (b / N) of its KL, and the jitter of K_mm."""
-        chol, jitter = self.factor()
-        k_bm, k_bb = self.covariance(inputs)[rows], self.kernel(inputs, diag=True)[rows]
+        inducing = self.inducing.double()
+        k = covariance(self.kernel, inducing, torch.cat([inducing, inputs]))  # one call costs less than two
+        k_mm, k_mx = k.tensor_split([len(inducing)], 1)
+        chol, jitter = cholesky(add_jitter(k_mm))
+        projection = solve_lower(chol, k_mx).mT[rows].mT  # [G, M, T]
         scale = 1.0 if self.aux.grouped else self.num_data / len(inputs)
-        q = optimal_q(statistics(chol, k_bm.mT, y, weight), scale, y.dtype)
-        mean, variance = q.marginals(chol, k_bm.mT, k_bb)
-        return Inferred(mean, variance, q.kl().sum() / scale, jitter)
+        k_xx = self.kernel(inputs, diag=True)[rows]
+        mean, variance, kl = optimal_marginals(statistics(projection, y, weight), scale, projection, k_xx, y.dtype)
+        return Inferred(mean, variance, kl.sum() / scale, jitter)
 
     def factor(self) -> tuple[Tensor, float]:
         """The Cholesky factor of K_mm, and the jitter it took."""
         return prior_factor(self.kernel, self.inducing)
 
-    def covariance(self, inputs: Tensor) -> Tensor:
-        """The kernel [X, M] between inputs and inducing points, in float64."""
-        return covariance(self.kernel, inputs, self.inducing.double())
+    def project(self, chol: Tensor, inputs: Tensor) -> Tensor:
+        """L^-1 k_mx [M, X] of inputs in float64."""
+        return solve_lower(chol, covariance(self.kernel, self.inducing.double(), inputs))
 
     def posterior_at(self, inputs: Tensor) -> Independent:
         """q_S given all training data, at inputs [X, P]."""
         at = inputs.double()
         q = Whitened(self.known_mean.mT, self.known_root.mT)
-        return gaussian(*q.marginals(self.factor()[0], self.covariance(at).mT, self.kernel(at, diag=True)))
+        return gaussian(*q.marginals(self.project(self.factor()[0], at), self.kernel(at, diag=True)))
 
     @torch.no_grad()
     def finalise(self, data: DataModule) -> None:
@@ -185,4 +189,4 @@ class SVGPVAE(PseudoObserved):
     def chunk_statistics(self, chol: Tensor, batch: Batch) -> Statistics:
         """What the inducing points learn from some of the training data."""
         pseudo, inputs = self.recognise(batch), self.aux(self.filled(batch), batch.aux)
-        return statistics(chol, self.covariance(inputs.double()).mT, pseudo.mean, 1 / pseudo.variance)
+        return statistics(self.project(chol, inputs.double()), pseudo.mean, 1 / pseudo.variance)

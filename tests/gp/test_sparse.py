@@ -1,5 +1,7 @@
 """The sparse posterior against formulas with explicit inverses, torch's own divergences, and the exact posterior."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -10,13 +12,15 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 from src.gp import active_set
 from src.gp.exact import exact_posterior
 from src.gp.kernels import covariance
-from src.gp.linalg import cholesky
+from src.gp.linalg import cholesky, solve_lower
 from src.gp.sparse import (
     JITTER,
+    OptimalMoments,
     Statistics,
     Whitened,
     add_jitter,
     make_sparse_gp,
+    optimal_marginals,
     optimal_q,
     prior_covariance,
     prior_factor,
@@ -39,13 +43,18 @@ def factor(k_mm: Tensor) -> Tensor:
     return chol
 
 
+def project(p: Problem) -> Tensor:
+    """L^-1 k_mb."""
+    return solve_lower(factor(p.k_mm), p.k_mb.double())
+
+
 def infer(p: Problem, scale: float = 1.0) -> Whitened:
-    return optimal_q(statistics(factor(p.k_mm), p.k_mb, p.y, 1 / p.variance), scale, p.y.dtype)
+    return optimal_q(statistics(project(p), p.y, 1 / p.variance), scale, p.y.dtype)
 
 
 def marginals(p: Problem, q: Whitened) -> tuple[Tensor, Tensor]:
     """At the observed points."""
-    return q.marginals(factor(p.k_mm), p.k_mb, p.k_bb.diagonal())
+    return q.marginals(project(p), p.k_bb.diagonal())
 
 
 def random_q(num_scales: int, upper: bool = False) -> Whitened:
@@ -116,7 +125,7 @@ def test_a_shared_covariance_is_the_same_one_for_every_output(problem: Problem) 
 def test_the_optimal_q_of_equal_weights_is_shared(problem: Problem) -> None:
     """One weight for all outputs: one factor of one precision gives what P equal ones give."""
     weight = problem.variance[:, :1].reciprocal().expand(B, P)
-    data = statistics(factor(problem.k_mm), problem.k_mb, problem.y, weight)
+    data = statistics(project(problem), problem.y, weight)
     q, shared = (optimal_q(part, 2.0, torch.float64) for part in (data, Statistics(data.precision[:1], data.shift)))
     assert shared.scale.shape == (1, M, M) and q.scale.shape == (P, M, M)
     torch.testing.assert_close(shared.mean, q.mean)
@@ -171,20 +180,57 @@ def test_the_data_terms_of_the_papers_bound_cancel(problem: Problem, scale: floa
 
 def test_statistics_of_chunks_add_up_to_those_of_all(problem: Problem) -> None:
     """The mean over disjoint batches of the scaled statistics is that of the full batch."""
-    chol = factor(problem.k_mm)
-    whole = statistics(chol, problem.k_mb, problem.y, 1 / problem.variance)
+    projection = project(problem)
+    whole = statistics(projection, problem.y, 1 / problem.variance)
     rows = torch.arange(B).split(4)
-    parts = [statistics(chol, problem.k_mb[:, r], problem.y[r], 1 / problem.variance[r]) for r in rows]
+    parts = [statistics(projection[:, r], problem.y[r], 1 / problem.variance[r]) for r in rows]
     torch.testing.assert_close(torch.stack([p.precision for p in parts]).sum(0), whole.precision)
     torch.testing.assert_close(torch.stack([len(rows) * p.shift for p in parts]).mean(0), whole.shift)
 
 
+def of_training(p: Problem, projection: Tensor, y: Tensor, variance: Tensor, scale: float) -> tuple[Tensor, ...]:
+    """Means, variances and the KL divergence as a training step has them."""
+    data = statistics(projection, y, 1 / variance)
+    return optimal_marginals(data, scale, projection, p.k_bb.diagonal(), torch.float64)
+
+
+@pytest.mark.parametrize("scale", [1.0, 7.5])
+def test_marginals_of_the_optimal_q_for_training_are_the_same(problem: Problem, scale: float) -> None:
+    """Values and gradients, of two sets side by side."""
+    projection = torch.stack([project(problem), 0.5 * project(problem)])
+    leaves = [projection, problem.y.expand(2, B, P).clone(), problem.variance.expand(2, B, P).clone()]
+    projection, y, variance = (leaf.requires_grad_() for leaf in leaves)
+    q = optimal_q(statistics(projection, y, 1 / variance), scale, torch.float64)
+    plain = (*q.marginals(projection, problem.k_bb.diagonal()), q.kl())
+    fast = of_training(problem, projection, y, variance, scale)
+    torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-10)
+    weights = [torch.randn_like(part) for part in plain]
+    slopes = [torch.autograd.grad(parts, leaves, weights) for parts in (fast, plain)]
+    torch.testing.assert_close(*slopes, rtol=1e-8, atol=1e-9)
+
+
+def test_gradients_of_the_optimal_moments_entry_by_entry(problem: Problem) -> None:
+    """Also of a precision whose two triangles change apart, if its Cholesky factor is of their mean."""
+    data = statistics(project(problem)[:3, :4], problem.y[:4], 1 / problem.variance[:4])
+
+    def of(precision: Tensor, shift: Tensor) -> tuple[Tensor, ...]:
+        moments: tuple[Tensor, ...] = OptimalMoments.apply((precision + precision.mT) / 2, shift, 2.0)
+        return moments
+
+    assert torch.autograd.gradcheck(of, [part.clone().requires_grad_() for part in data])
+
+
+def test_gradients_of_the_statistics_entry_by_entry(problem: Problem) -> None:
+    leaves = [project(problem)[:3, :4], problem.y[:4], 1 / problem.variance[:4]]
+    assert torch.autograd.gradcheck(statistics, [leaf.clone().requires_grad_() for leaf in leaves])
+
+
 def test_a_point_of_weight_zero_is_as_none(problem: Problem) -> None:
-    weight, chol = 1 / problem.variance, factor(problem.k_mm)
+    weight, projection = 1 / problem.variance, project(problem)
     weight[5] = 0
     rest = torch.arange(B) != 5
-    fewer = statistics(chol, problem.k_mb[:, rest], problem.y[rest], weight[rest])
-    torch.testing.assert_close(statistics(chol, problem.k_mb, problem.y, weight), fewer)
+    fewer = statistics(projection[:, rest], problem.y[rest], weight[rest])
+    torch.testing.assert_close(statistics(projection, problem.y, weight), fewer)
 
 
 def test_sets_are_independent(problem: Problem) -> None:
@@ -192,8 +238,9 @@ def test_sets_are_independent(problem: Problem) -> None:
     chol = factor(problem.k_mm)
 
     def of(y: Tensor, k_bm: Tensor, k_bb: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-        q = optimal_q(statistics(chol, k_bm.mT, y, weight), 1.0, y.dtype)
-        return *q.marginals(chol, k_bm.mT, k_bb), *q.values(chol), q.kl()
+        projection = solve_lower(chol, k_bm.mT)
+        q = optimal_q(statistics(projection, y, weight), 1.0, y.dtype)
+        return *q.marginals(projection, k_bb), *q.values(chol), q.kl()
 
     inputs = (problem.y, problem.k_mb.mT, problem.k_bb.diagonal(), 1 / problem.variance)
     together = of(*(torch.stack([part[:6], part[6:]]) for part in inputs))
@@ -223,7 +270,8 @@ def test_inducing_points_at_all_inputs_give_the_exact_posterior(problem: Problem
 def test_the_prior_is_what_no_data_leave() -> None:
     nothing = Statistics(torch.zeros(P, M, M).double(), torch.zeros(M, P).double())
     q = optimal_q(nothing, 1.0, torch.float64)
-    mean, variance = q.marginals(factor(2 * torch.eye(M).double()), torch.rand(M, NEW), torch.full((NEW,), 2.0))
+    projection = torch.rand(M, NEW, dtype=torch.float64)
+    mean, variance = q.marginals(projection, torch.full((NEW,), 2.0))
     assert q.kl() == 0 and (mean == 0).all()
     torch.testing.assert_close(variance, torch.full((NEW, P), 2.0, dtype=torch.float64))
 
@@ -236,7 +284,7 @@ def test_float32_observations_give_float32_results_near_those_of_float64(problem
     for narrow, wide in zip(marginals(single, q), marginals(problem, reference), strict=True):
         assert narrow.dtype == torch.float32
         torch.testing.assert_close(narrow.double(), wide, rtol=1e-3, atol=1e-3)
-    in_single = q.marginals(factor(single.k_mm), single.k_mb, single.k_bb.diagonal(), mean_dtype=torch.float32)
+    in_single = q.marginals(project(single), single.k_bb.diagonal(), mean_dtype=torch.float32)
     torch.testing.assert_close(in_single, marginals(single, q), rtol=1e-4, atol=1e-5)
 
 
@@ -246,7 +294,7 @@ def test_gradients_of_any_q(problem: Problem, num_scales: int) -> None:
 
     def of(mean: Tensor, scale: Tensor, k_mm: Tensor, k_mx: Tensor) -> tuple[Tensor, ...]:
         q, chol = Whitened(mean, scale), factor((k_mm + k_mm.mT) / 2)
-        return *q.marginals(chol, k_mx, problem.k_bb.diagonal()[:3]), *q.values(chol), q.kl()
+        return *q.marginals(solve_lower(chol, k_mx), problem.k_bb.diagonal()[:3]), *q.values(chol), q.kl()
 
     leaves = [tensor.clone().requires_grad_() for tensor in (*q, problem.k_mm, small)]
     assert torch.autograd.gradcheck(of, leaves)
@@ -295,7 +343,8 @@ def test_predictions_at_all_inputs_with_tiny_noise_are_the_exact_ones() -> None:
     (inducing, z), kernel, x = latent_points(), rbf_kernel(), random_q(1).mean
     noise = torch.tensor(1e-3, dtype=torch.float64)
     chol, _ = prior_factor(kernel, inducing)
-    data = statistics(chol, covariance(kernel, inducing, inducing), x, torch.full_like(x, 1 / noise.item()))
+    projection = solve_lower(chol, covariance(kernel, inducing, inducing))
+    data = statistics(projection, x, torch.full_like(x, 1 / noise.item()))
     q = optimal_q(Statistics(data.precision[:1], data.shift), 1.0, torch.float64)
     expected = active_set.condition(x, inducing, kernel, noise).predict(z)
     torch.testing.assert_close(make_sparse_gp(inducing, kernel, noise, q).predict(z), expected, rtol=1e-3, atol=1e-4)
@@ -315,16 +364,19 @@ def test_marginals_for_training_are_the_same(problem: Problem, sets: int) -> Non
     ]
     k_mm, k_mx, mean, scale = (leaf.requires_grad_() for leaf in leaves)
     k_xx, together = problem.k_bb.diagonal(), Whitened(mean, scale)
-    fast = together.batch_marginals(k_mm, k_mx, k_xx.expand(sets, B))
-    plain = together.marginals(torch.linalg.cholesky(k_mm), k_mx, k_xx)
-    assert fast[2] == 0
+    projection = solve_lower(torch.linalg.cholesky(k_mm), k_mx)
+    plain = together.marginals(projection, k_xx)
+    *fast, jitter = together.batch_marginals(k_mm, k_mx, k_xx.expand(sets, B))
+    assert jitter == 0
     weights = torch.randn(plain[0].shape, dtype=torch.float64, generator=generator)
-    slopes = [
-        torch.autograd.grad((weights * (m + v.sin())).sum(), [k_mm, k_mx, mean, scale]) for m, v in (fast[:2], plain)
-    ]
-    symmetric = [(slope[0] + slope[0].mT) / 2 for slope in slopes]
-    torch.testing.assert_close(fast[:2], plain, rtol=1e-9, atol=1e-10)
-    torch.testing.assert_close((symmetric[0], *slopes[0][1:]), (symmetric[1], *slopes[1][1:]), rtol=1e-8, atol=1e-9)
+
+    def slopes(answer: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        total = (weights * (answer[0] + answer[1].sin())).sum()
+        by_k_mm, *others = torch.autograd.grad(total, [k_mm, k_mx, mean, scale], retain_graph=True)
+        return (by_k_mm + by_k_mm.mT) / 2, *others
+
+    torch.testing.assert_close(tuple(fast), plain, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(slopes(fast), slopes(plain), rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("smallest", [1e-6, 0.5])
