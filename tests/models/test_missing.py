@@ -300,6 +300,14 @@ def test_a_checkpoint_of_incomplete_data_predicts_alone(name: str, tmp_path: Pat
         assert torch.equal(model.decode(q.mean).mean, again.decode(q.mean).mean)
 
 
+def test_the_stored_active_set_has_the_holes_of_its_points() -> None:
+    data = dataset("bayesian_sas", "both")
+    model, z = model_of(("bayesian_sas", []), data).eval(), torch.randn(5, 2)
+    with torch.no_grad():
+        stored, same = model.decode(z), model.decode(z, model.given(data.train[model.active_index]))
+    torch.testing.assert_close((stored.mean, stored.variance), (same.mean, same.variance))
+
+
 def test_rows_of_q_are_those_of_the_batch() -> None:
     data = dataset("vae", "test")
     model, batch = model_of(("vae", []), data), data.test.all()

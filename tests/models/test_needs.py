@@ -106,6 +106,13 @@ def test_classes_below_a_declared_one_have_its_needs() -> None:
     assert needs.needs_of("Mine", "Model") == needs.Needs()
 
 
+def test_inputs_that_a_model_would_ignore_are_named() -> None:
+    learned = needs.needs_of("Learned")
+    problem = needs.aux_problem("this model", learned, ("angle", "object"))
+    assert problem is not None and problem.startswith("model.aux=Learned would ignore the auxiliary columns angle and")
+    assert needs.aux_problem("this model", learned, ()) is None
+
+
 @pytest.mark.parametrize(
     ("kinds", "kind", "sentence"),
     [
