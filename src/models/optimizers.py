@@ -53,11 +53,14 @@ def needs_full_batches(spec: Spec) -> bool:
 
 
 def first_order(spec: Spec, rates: Rates) -> Optimizer:
-    """One group of parameters per rate, and SparseAdam for the rows of free latents."""
+    """One group of parameters per rate, and SparseAdam for the rows of free latents.
+
+    Weight decay is for nets: zero is no simple value of a kernel's raw parameters.
+    """
     lr = spec["lr"]
     groups = [
         {"params": rates.nets, "lr": lr},
-        {"params": rates.gp, "lr": lr * factor(spec, "gp_lr_factor")},
+        {"params": rates.gp, "lr": lr * factor(spec, "gp_lr_factor"), "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
     dense: Optimizer | None = make(spec["algorithm"])(groups) if groups else None

@@ -57,6 +57,15 @@ def test_without_factors_everything_learns_at_the_same_rate() -> None:
     assert [group["lr"] for group in optimizer.param_groups] == [0.01] * 3
 
 
+def test_weight_decay_is_for_nets() -> None:
+    nets, gp = parameter(1), parameter(2)
+    optimizer = optimizer_of(spec_of("adamw"), Rates([nets], [gp], []))
+    for each in (nets, gp):
+        each.grad = torch.zeros_like(each)
+    optimizer.step()
+    assert 0 < nets < 1 and gp == 2
+
+
 def test_a_phase_may_train_the_rows_alone() -> None:
     assert isinstance(optimizer_of(spec_of("adam"), Rates([], [], [parameter(3)])), SparseAdam)
 
