@@ -1,22 +1,23 @@
 """Image datasets: MNIST, Fashion-MNIST and CIFAR-10 as bytes, and scikit-learn's digits, which need no files."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from src.data import fetching, sources
 from src.data.batch import Split, split_of
 from src.data.files import FromFiles, stratified
-from src.data.module import DataModule
+from src.data.module import DataModule, Options
 from src.runs.errors import UserError
 
 
-class MNIST(FromFiles):
-    """60,000 + 10,000 handwritten digits, [N, 1, 28, 28]."""
-
-    files = sources.MNIST
+class IdxImages(FromFiles):
+    """60,000 + 10,000 images of ten classes in MNIST's format, [N, 1, 28, 28]."""
 
     def load(self) -> tuple[Split, Split]:
         """The canonical training and test split."""
@@ -24,8 +25,23 @@ class MNIST(FromFiles):
         return idx_split(contents, "train"), idx_split(contents, "t10k")
 
 
-class FashionMNIST(MNIST):
-    """60,000 + 10,000 pieces of clothing in MNIST's format, [N, 1, 28, 28]."""
+class MNIST(IdxImages):
+    """60,000 + 10,000 handwritten digits, or those of them that are some of the `digits`."""
+
+    files = sources.MNIST
+
+    def __init__(self, root: str | Path, digits: Sequence[int] | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(root, **options)
+        self.digits = range(10) if digits is None else checked_digits(digits)
+
+    def load(self) -> tuple[Split, Split]:
+        """The canonical split of these digits."""
+        train, test = (of_classes(split, self.digits) for split in super().load())
+        return train, test
+
+
+class FashionMNIST(IdxImages):
+    """60,000 + 10,000 pieces of clothing."""
 
     files = sources.FASHION_MNIST
 
@@ -71,6 +87,19 @@ class Digits(DataModule):
 
         digits = load_digits()
         return stratified((digits.images / 16).astype(np.float32)[:, None], digits.target.astype(np.int64))
+
+
+def checked_digits(digits: Sequence[int] | None) -> list[int]:
+    """Some of the digits, in the order in which they are named."""
+    if not digits or sorted(set(digits) & set(range(10))) != sorted(digits):
+        raise UserError(f"dataset.digits={digits} must be some of the digits 0 to 9, each once")
+    return list(digits)
+
+
+def of_classes(split: Split, classes: Sequence[int]) -> Split:
+    """The points of some classes, in the order of the split."""
+    assert split.y is not None
+    return split.part(torch.isin(split.y, torch.tensor(classes)).nonzero()[:, 0])
 
 
 def idx_split(contents: dict[str, bytes], name: str) -> Split:

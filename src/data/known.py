@@ -10,6 +10,7 @@ from typing import Any
 
 from src.runs.identity import class_name
 
+OF_EACH_DIGIT = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)  # images of 0 to 9 in MNIST
 Settings = dict[str, Any]  # the node `dataset` of a config
 
 
@@ -28,7 +29,7 @@ class Known:
     fresh: bool = False
 
 
-def images(num_train: int, target: str = "class", **others: Any) -> Known:
+def images(num_train: int | None, target: str = "class", **others: Any) -> Known:
     """Complete images."""
     return Known(target, "image", num_train, **others)
 
@@ -59,7 +60,14 @@ def moving_ball(settings: Settings) -> Known:
 
 def rotated_mnist(settings: Settings) -> Known:
     """The same number of images of each digit, each object a class."""
-    return images(4050 * len(settings["digits"]), aux=("object", "angle"))
+    digits = settings["digits"]
+    return images(4050 * len(digits) if digits else None, aux=("object", "angle"))
+
+
+def mnist(settings: Settings) -> Known:
+    """As many images as there are of each digit."""
+    digits = settings.get("digits")
+    return images(sum(OF_EACH_DIGIT[digit] for digit in (range(10) if digits is None else digits)))
 
 
 DECLARED: dict[str, Known | Callable[[Settings], Known]] = {
@@ -73,7 +81,7 @@ DECLARED: dict[str, Known | Callable[[Settings], Known]] = {
     "FashionMNIST": images(60_000),
     "Flights": table(70_000, "real"),
     "Frey": images(1769, "none"),
-    "MNIST": images(60_000),
+    "MNIST": mnist,
     "MNISTMillion": lambda settings: images(settings["size"]),
     "MovingBall": moving_ball,
     "OilFlow": table(1000),

@@ -13,9 +13,8 @@ from typing_extensions import Unpack
 from src.data import sources
 from src.data.batch import Split, split_of
 from src.data.files import FromFiles
-from src.data.images import idx_split
+from src.data.images import checked_digits, idx_split
 from src.data.module import Options
-from src.runs.errors import UserError
 
 OBJECTS, POOL = 400, 360  # per digit: all objects, and those for training and test; the other 40 are for monitoring
 ANGLES = 16
@@ -41,9 +40,7 @@ class RotatedMNIST(FromFiles):
 
     def __init__(self, root: str | Path, digits: Sequence[int] = (3,), **options: Unpack[Options]) -> None:
         super().__init__(root, **options)
-        self.digits = list(digits)
-        if not self.digits or sorted(set(self.digits) & set(range(10))) != sorted(self.digits):
-            raise UserError(f"dataset.digits={self.digits} must be some of the digits 0 to 9, each once")
+        self.digits = checked_digits(digits)
 
     def load(self) -> tuple[Split, Split]:
         """Draw the objects and their views, and rotate the images."""

@@ -129,6 +129,7 @@ RULES = {
     "dataset.batch_size": whole(1) | one_of("full"),
     "dataset.batch_videos": whole(1),
     "dataset.binary": FLAG | one_of("stochastic", None),
+    "dataset.digits": several(up_to(whole(0), 9)) | NULL,
     "dataset.max_train": whole(1) | NULL,
     "dataset.max_test": whole(1) | NULL,
     "dataset.name": NAME | NULL,

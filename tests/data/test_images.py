@@ -11,12 +11,13 @@ import torch
 
 from src.data import sources
 from src.data.fetching import idx_bytes
-from src.data.images import CIFAR10, MNIST, CIFAR10Subset, Digits, FashionMNIST, read_idx
+from src.data.images import CIFAR10, MNIST, CIFAR10Subset, Digits, FashionMNIST, IdxImages, read_idx
+from src.runs.errors import UserError
 
 
 @pytest.mark.parametrize(("dataset", "first_labels"), [(MNIST, [5, 0, 4, 1]), (FashionMNIST, [9, 0, 0, 3])])
 def test_mnist_and_fashion_mnist(
-    dataset: type[MNIST], first_labels: list[int], data_root: Path, data_file: Callable[[str], Path]
+    dataset: type[IdxImages], first_labels: list[int], data_root: Path, data_file: Callable[[str], Path]
 ) -> None:
     data_file(dataset.files.folder)
     data = dataset(data_root, batch_size=1024)
@@ -26,6 +27,20 @@ def test_mnist_and_fashion_mnist(
     assert data.train.y is not None and data.test.y is not None
     assert data.train.y.dtype == torch.int64 and data.train.y[:4].tolist() == first_labels
     assert data.test.y.unique().tolist() == list(range(10))
+
+
+def test_some_digits_of_mnist(data_root: Path, data_file: Callable[[str], Path]) -> None:
+    """In the order of the file, with the classes that they have there."""
+    data_file(MNIST.files.folder)
+    some, every = (MNIST(data_root, digits, batch_size=1024) for digits in ([7, 0, 3], None))
+    for data in (some, every):
+        data.setup()
+    for part, all_of in ((some.train, every.train), (some.test, every.test)):
+        assert part.y is not None and all_of.y is not None
+        rows = torch.tensor([row for row, y in enumerate(all_of.y.tolist()) if y in (0, 3, 7)])
+        assert torch.equal(part.y, all_of.y[rows]) and torch.equal(part.all().x, all_of[rows].x)
+    with pytest.raises(UserError, match=r"dataset\.digits=\[3, 3\] must be some of the digits 0 to 9, each once"):
+        MNIST(data_root, [3, 3], batch_size=1024)
 
 
 @pytest.mark.parametrize("name", sources.MNIST.md5)

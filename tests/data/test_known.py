@@ -66,6 +66,11 @@ def test_declared_facts_are_those_of_the_loaded_data(name: str, data_root: Path,
     assert known(settings) == shown(loaded(settings).facts)
 
 
+def test_the_number_of_some_digits_is_known(data_root: Path) -> None:
+    settings = settings_of("mnist", f"paths.data={data_root}", "dataset.digits=[7,0,3]")
+    assert known(settings) == shown(loaded(settings).facts)
+
+
 def test_every_dataset_of_the_product_is_declared() -> None:
     assert all(known(settings_of(name)) is not None for name in DATASETS)
 

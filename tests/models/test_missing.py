@@ -302,7 +302,8 @@ def test_a_checkpoint_of_incomplete_data_predicts_alone(name: str, tmp_path: Pat
 
 def test_the_stored_active_set_has_the_holes_of_its_points() -> None:
     data = dataset("bayesian_sas", "both")
-    model, z = model_of(("bayesian_sas", []), data).eval(), torch.randn(5, 2)
+    model: Any = model_of(("bayesian_sas", []), data).eval()
+    z = torch.randn(5, 2)
     with torch.no_grad():
         stored, same = model.decode(z), model.decode(z, model.given(data.train[model.active_index]))
     torch.testing.assert_close((stored.mean, stored.variance), (same.mean, same.variance))
