@@ -23,6 +23,7 @@ Decode = Callable[[Tensor], Normal]
 
 MAX_POINTS = 5000
 BACKGROUND_SIDE = 60
+ACROSS, SAMPLES = 20, 60  # of the figure of samples
 CHUNK = 512  # points decoded at once; bounds the memory for large images
 
 
@@ -114,6 +115,16 @@ def decoded_grid(
         axes.imshow(picture, "gray", vmin=0, vmax=1, extent=grid.extent, aspect=square)
         axes.vlines(np.linspace(left, right, side + 1)[1:-1], bottom, top, colors="white", linewidths=0.3)
         axes.hlines(np.linspace(bottom, top, len(mean) + 1)[1:-1], left, right, colors="white", linewidths=0.3)
+    return figure
+
+
+def samples(images: Tensor, limits: Limits = INTENSITIES) -> Figure:
+    """Images [n, C, H, W] in rows of `ACROSS`."""
+    picture = tile(levels(images.unflatten(0, (-1, ACROSS)).cpu(), limits))
+    figure = Figure(figsize=(PAGE, PAGE * picture.shape[0] / picture.shape[1]), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(picture, "gray", vmin=0, vmax=1)
+    axes.set(xticks=[], yticks=[], frame_on=False)
     return figure
 
 

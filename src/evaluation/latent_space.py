@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch import uint8 as byte
 from torch.distributions import Normal
@@ -16,8 +17,9 @@ from torch.distributions import Normal
 from src.data.batch import Batch
 from src.evaluation.shown import Limits
 from src.evaluation.task import Arrays, Subject, Task, decoded
-from src.models.capabilities import HasInducingLatents, HasLatents, HasMetric
+from src.models.capabilities import HasInducingLatents, HasLatents, HasMetric, Refines
 from src.models.likelihoods import masked
+from src.models.sampling import latents
 from src.runs.errors import UserError
 from src.runs.published import name_of_class
 from src.runs.randomness import stream
@@ -30,7 +32,7 @@ MAX_VALUES = 2**20  # the pixels of all points, and twice those of the grid: lim
 
 
 class LatentSpace(Task):
-    """The figures `latent_map` and `decoded_grid`, and the arrays of the explorer."""
+    """The figures `latent_map`, `decoded_grid` and, if the grid is a slice, `samples`; the arrays of the explorer."""
 
     name = "latent_space"
     order = 40
@@ -56,6 +58,9 @@ class LatentSpace(Task):
             fit_figures.mark_inducing(latent_map, subject.model.inducing, coordinates)
         yield "latent_map", latent_map
         yield "decoded_grid", latent_figures.decoded_grid(z, decode, data.facts.shape, limits=subject.limits)
+        drawn = drawn_latents(subject, latent_figures.SAMPLES) if z.shape[1] > 2 and kind == "images" else None
+        if drawn is not None:
+            yield "samples", latent_figures.samples(subject.decode(drawn)[0], subject.limits)
 
     def artifacts(self, subject: Subject) -> Arrays:
         """A random part of the test data with reconstructions and their RMSE; if Q = 2 also a decoded grid."""
@@ -80,6 +85,17 @@ class LatentSpace(Task):
             if data.facts.classes:
                 arrays["classes"] = np.array(data.facts.classes)
         return arrays | (decoded_grid(subject, z, scale) if z.shape[1] == 2 else {})
+
+
+def drawn_latents(subject: Subject, count: int) -> Tensor | None:
+    """Latents of the prior, or of the density of those that a model knows; None if it has neither."""
+    model = subject.model
+    if not isinstance(model, Refines) or subject.data.facts.aux:
+        return None
+    try:
+        return latents(model, count, None, torch.Generator().manual_seed(stream(0, count))).to(subject.test_latents)
+    except UserError:  # point latents, of which the model carries none
+        return None
 
 
 def decoded_grid(subject: Subject, z: Tensor, scale: tuple[float, float]) -> Arrays:

@@ -13,8 +13,9 @@ from src.data.batch import Batch, Split, Storage
 from src.evaluation.imputation import draws, moments
 from src.evaluation.task import CHUNK, latents_of
 from src.gp.geodesics import geodesics
+from src.models import sampling
 from src.models.capabilities import HasLatents, Predicts
-from src.python import arrays, sampling
+from src.python import arrays
 from src.python.arrays import Kind, in_units
 from src.python.distributions import check_levels, draw, quantile, variance_of, variance_without_noise
 from src.python.results import Decoded, Encoded, Imputed, Path, Predicted, Sampled

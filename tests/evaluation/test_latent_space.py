@@ -16,6 +16,8 @@ from src.data.moving_ball import MovingBall
 from src.evaluation import latent_space
 from src.evaluation.latent_space import LatentSpace, as_bytes
 from src.evaluation.task import Arrays, Subject
+from src.models.sampling import latents
+from src.runs.randomness import stream
 from tests.evaluation.subjects import SETTINGS, Known, MadeUp, built, noisy_curve, subject
 
 SMALL = "active_set.size=20"
@@ -67,6 +69,27 @@ def test_the_grid_is_decoded_where_it_says(name: str) -> None:
 def test_a_plane_has_a_grid_and_other_spaces_have_none() -> None:
     arrays = kept(*digits("model=vae", "model.latent_dim=3"))
     assert arrays["z"].shape[1] == 3 and not [key for key in arrays if key.startswith("grid")]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["vae", "sas"])
+def test_samples_are_drawn_where_the_grid_is_a_slice(name: str) -> None:
+    """Of N(0, I), or of the density of the latents that a model carries."""
+    data, model = digits(f"model={name}", "model.latent_dim=3")
+    drawn: dict[str, Any] = dict(LatentSpace().figures(Subject(model, data, SETTINGS)))
+    z = latents(model, 60, None, torch.Generator().manual_seed(stream(0, 60))).float()
+    picture = drawn["samples"].axes[0].images[0].get_array()
+    assert picture.shape == (3 * 8, 20 * 8)
+    image = model.decode(z).mean[21, 0].clamp(0, 1)  # the second of the second row
+    np.testing.assert_allclose(picture[8:16, 8:16], image, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_plane_and_vectors_have_no_samples() -> None:
+    vectors = MadeUp(split_of(noisy_curve()))
+    for data, model in (digits("model=vae"), (vectors, built(vectors, "model=sas", SMALL, "model.latent_dim=3"))):
+        figures = LatentSpace().figures(Subject(model, data, SETTINGS))
+        assert [name for name, _ in figures] == ["latent_map", "decoded_grid"]
 
 
 def test_vectors_are_scaled_to_their_range() -> None:
