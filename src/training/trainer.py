@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.accelerators import CPUAccelerator
 from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
@@ -38,6 +39,12 @@ def make_trainer(config: Config, history: History, folder: Path, *callbacks: Cal
         raise UserError(
             "a sweep cannot train one run in several processes here, because Lightning would start each of them with "
             "the whole command: set trainer.devices=1, or use hydra/launcher=slurm with hydra.launcher.tasks_per_node"
+        )
+    cores = os.cpu_count() or 1
+    if isinstance(trainer.accelerator, CPUAccelerator) and trainer.num_devices > cores:
+        raise UserError(
+            f"trainer.devices={trainer.num_devices} would start as many processes on {cores} cores: "
+            "set trainer.devices=1, which uses all of them"
         )
     return trainer
 

@@ -180,6 +180,7 @@ def test_published_values_have_an_sd_where_the_paper_has_one_and_the_tables_have
         "table1_mixture": 36,
         "cifar10_subset": 12,
         "table2": 6,
+        "longer": 6,
         "rotated_mnist": 6,
         "rotated_mnist_late": 3,
         "object_starts": 4,

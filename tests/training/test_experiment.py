@@ -385,6 +385,12 @@ def test_a_sweep_in_one_process_does_not_divide_a_run(tmp_path: Path, monkeypatc
         small_run(tmp_path, "trainer.devices=2", "trainer.accelerator=cpu")
 
 
+def test_more_processes_than_cores_are_refused(tmp_path: Path) -> None:
+    """They would take turns, and wait for each other after every step."""
+    with pytest.raises(UserError, match=r"trainer\.devices=1000 would start as many processes on \d+ cores"):
+        small_run(tmp_path, "trainer.devices=1000", "trainer.accelerator=cpu")
+
+
 def test_the_command_line_from_another_folder(tmp_path: Path) -> None:
     """Two runs of a sweep, then a refusal that is one sentence without a traceback."""
     sweep = command("src.train", "-m", *SMALL, *QUICK, "seed=0,1", "trainer.max_epochs=1", cwd=tmp_path)
