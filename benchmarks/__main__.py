@@ -33,6 +33,7 @@ ROWS = {
     "geodesics": "benchmarks.geodesics",
     "sarcos": "benchmarks.sarcos",
     "startup": "benchmarks.startup",
+    "quality": "benchmarks.quality",
 }
 
 
