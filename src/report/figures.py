@@ -1,6 +1,6 @@
 """The papers' figures from the records of runs, as wide as a column or a page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,25 +82,46 @@ def class_names(arrays: Arrays) -> tuple[str, ...]:
 
 
 def objectives(runs: Sequence[Run]) -> Figure:
-    """The objective against epoch and time: one row per model, colour per active-set size, line per configuration."""
+    """The objective against epoch and time: one row per model, one line per configuration.
+
+    Lines tell active sets (or inducing inputs) by colour and dash, batches by width.
+    """
     models = sorted({run.model for run in runs})
     figure = Figure(figsize=(COLUMN, 0.35 + 1.25 * len(models)), layout="constrained")
     panels = figure.subplots(len(models), 2, sharey="row", squeeze=False)
-    sizes = sorted({run.active_set for run in runs if run.active_set is not None}, key=str_order)
+    sizes, batches = distinct(map(size_of, runs)), distinct(map(batch_of, runs))
     for (by_epoch, by_time), model in zip(panels, models, strict=True):
         groups: dict[str, list[Run]] = {}
         for run in runs:
             if run.model == model:
                 groups.setdefault(run.group, []).append(run)
-        drawn = [draw_objective(by_epoch, by_time, group, sizes) for group in groups.values()]
+        drawn = [draw_objective(by_epoch, by_time, group, sizes, batches) for group in groups.values()]
         frame(by_epoch, by_time, np.concatenate(drawn), label("model", model))
     panels[-1][0].set_xlabel("epoch", fontsize=SMALL)
     panels[-1][1].set_xlabel("seconds of training", fontsize=SMALL)
-    if sizes:
-        add_legend(
-            figure, [Line2D([], [], label=label("active_set", size), **line_style(size, sizes)) for size in sizes]
-        )
+    letter = "A or M" if any(run.active_set is None and size_of(run) is not None for run in runs) else "A"
+    keys = [Line2D([], [], label=f"{letter} = {size}", **line_style(size, sizes)) for size in sizes]
+    if len(batches) > 1:
+        widths = {f"batches of {batch}": line_width(batch, batches) for batch in batches}
+        keys += [Line2D([], [], color="grey", linewidth=width, label=name) for name, width in widths.items()]
+    if keys:
+        add_legend(figure, keys)
     return figure
+
+
+def size_of(run: Run) -> Value:
+    """A, or M of a model without an active set; None if it has neither."""
+    return run.settings.get("model.num_inducing") if run.active_set is None else run.active_set
+
+
+def batch_of(run: Run) -> Value:
+    """The number of points per batch, or `full`."""
+    return run.settings.get("dataset.batch_size")
+
+
+def distinct(values: Iterable[Value]) -> list[Value]:
+    """What there is, once each, numbers first."""
+    return sorted({value for value in values if value is not None}, key=str_order)
 
 
 def str_order(size: Value) -> tuple[bool, Any]:
@@ -108,13 +129,15 @@ def str_order(size: Value) -> tuple[bool, Any]:
     return isinstance(size, str), size
 
 
-def draw_objective(by_epoch: Axes, by_time: Axes, group: Sequence[Run], sizes: Sequence[Value]) -> np.ndarray:
+def draw_objective(
+    by_epoch: Axes, by_time: Axes, group: Sequence[Run], sizes: Sequence[Value], batches: Sequence[Value]
+) -> np.ndarray:
     """Draw the mean over seeds with a band of one sd, up to the last epoch that all of them have; returns the mean."""
     length = min(len(run.history) for run in group)
     values = -np.array([[row["loss"] for row in run.history[:length]] for run in group])
     seconds = np.cumsum([[row["seconds"] for row in run.history[:length]] for run in group], 1).mean(0)
     mean, sd = values.mean(0), values.std(0, ddof=1) if len(group) > 1 else 0.0
-    style = line_style(group[0].active_set, sizes)
+    style = line_style(size_of(group[0]), sizes) | {"linewidth": line_width(batch_of(group[0]), batches)}
     for axes, across in ((by_epoch, np.arange(1, length + 1)), (by_time, seconds)):
         axes.plot(across, mean, **style)
         if len(group) > 1:
@@ -123,10 +146,15 @@ def draw_objective(by_epoch: Axes, by_time: Axes, group: Sequence[Run], sizes: S
 
 
 def line_style(size: Value, sizes: Sequence[Value]) -> dict[str, Any]:
-    """One colour and dash per active-set size, so that no reader depends on colour; black without an active set."""
+    """One colour and dash per size, so that no reader depends on colour; black without a size."""
     i = sizes.index(size) if size in sizes else None
     colour = "black" if i is None else PALETTE[i % len(PALETTE)]
     return {"color": colour, "linestyle": DASHES[(i or 0) % len(DASHES)], "linewidth": 0.9}
+
+
+def line_width(batch: Value, batches: Sequence[Value]) -> float:
+    """Larger batches have wider lines."""
+    return 0.9 * 2 ** (batches.index(batch) if batch in batches else 0)
 
 
 def frame(by_epoch: Axes, by_time: Axes, values: np.ndarray, title: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from matplotlib.figure import Figure
 
 from src.report import figures, records
@@ -33,6 +34,25 @@ def test_objectives_are_minus_the_loss_against_epoch_and_time(tmp_path: Path) ->
     np.testing.assert_array_equal(by_time[0].get_xydata(), [[2, -1.0], [4, -0.5], [6, -0.25]])
     assert len({line.get_color() for line in by_epoch}) == len({line.get_linestyle() for line in by_epoch}) == 2
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["A = 100", "A = 400"]
+
+
+def test_objectives_tell_inducing_inputs_and_batches_apart(tmp_path: Path) -> None:
+    for size in (100, 400):
+        write_run(tmp_path, "bayesian_gplvm", active_set=None, loss=[1.0, size], num_inducing=size)
+    for batch in (256, 1024):
+        folder = write_run(tmp_path, active_set=100, loss=[2.0, 1.0], folder=f"bayesian_sas-mnist-a100-s0-{batch:08d}")
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config["dataset"]["batch_size"] = batch
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    figure = drawn(tmp_path)["objective-mnist"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        *("A or M = 100", "A or M = 400", "batches of 256", "batches of 1024"),
+    ]
+    first, second = panel(figure).lines
+    assert first.get_color() != second.get_color() and first.get_linestyle() != second.get_linestyle()
+    of_sas = panel(figure, 2).lines
+    assert len({line.get_color() for line in of_sas}) == 1
+    assert sorted(line.get_linewidth() for line in of_sas) == [0.9, 1.8]
 
 
 def test_seeds_are_one_line_in_a_band_as_far_as_all_came(tmp_path: Path) -> None:
