@@ -133,8 +133,9 @@ def test_with_outputs_it_is_a_run_and_the_second_fit_finds_it(
     (folder,) = tmp_path.glob("bayesian_sas-*")
     assert np.array_equal(load(folder).encode(x).mean, z)
     assert np.array_equal(quick("BayesianSAS").fit_transform(x), z)
-    capsys.readouterr()
     clone(model).fit(x)
+    assert capsys.readouterr().out == ""
+    clone(model).set_params(progress=True).fit(x)
     assert "This run is finished" in capsys.readouterr().out
 
 

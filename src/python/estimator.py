@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -99,7 +100,8 @@ class Estimator(BaseEstimator):
         named = [f"dataset.{key}={path}" for key, path in files.items()]
         request = self.request(len(x), *named, f"paths.outputs={outputs}")
         values.check_pair(request)
-        experiment.run(request.config, request.model, request.dataset)
+        with nullcontext() if self.progress else redirect_stdout(None):
+            experiment.run(request.config, request.model, request.dataset)
         self.config_, run = request.config, Run(request.folder / "model.ckpt")
         self.history_, self.notes_ = run.history, run.notes
         return run
