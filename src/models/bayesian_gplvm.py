@@ -120,14 +120,19 @@ class BayesianGPLVM(ExpectedMetric, InducingPoints, LatentModel):
             )
 
     def initialise(self, data: DataModule) -> None:
-        """Inducing inputs start at the k-means of the initial latents, q(u) at its optimum for a part of the data."""
+        """Inducing inputs start at the k-means of the initial latents, q(u) at its optimum for a part of the data.
+
+        The first latents of an encoder are all close to 0. They soon fill the space of the prior, and inducing inputs
+        that started at 0 would stay behind, so these start at the k-means of draws from the prior.
+        """
         from sklearn.cluster import KMeans
 
         super().initialise(data)
         if self.labels is not None:
             self.offset.data.copy_(self.labels.log_odds(self.data_mean, self.num_data))
         part = data.train.draw(5000, self.seed)
-        latents = self.gaussian(part).mean.detach()
+        draws = torch.randn(5000, self.latent_dim, generator=torch.Generator().manual_seed(self.seed))
+        latents = self.gaussian(part).mean.detach() if isinstance(self.latents, Free) else draws
         centres = KMeans(len(self.inducing), n_init=1, random_state=self.seed).fit(latents).cluster_centers_
         self.inducing.data.copy_(torch.as_tensor(centres))
         self.set_optimal(part)

@@ -201,6 +201,14 @@ def test_inducing_points_start_among_the_latents_and_q_at_its_optimum() -> None:
     assert model.q_mean.grad.abs().max() < 1e-6 and model.q_raw_scale.grad.abs().max() < 1e-6
 
 
+def test_with_an_encoder_inducing_points_start_where_the_prior_is() -> None:
+    """The encoder's first latents are all close to 0, and inducing points among them would stay there."""
+    model = built(Given(noisy_curve(200)), "bayesian_gplvm", num_inducing=40)
+    radius = model.inducing.detach().norm(dim=1)
+    assert 0.8 < radius.median() < 2 and radius.max() < 4  # 1.18 of N(0, I) in the plane; few centres are in the tails
+    assert torch.equal(model.inducing, built(Given(noisy_curve(200)), "bayesian_gplvm", num_inducing=40).inducing)
+
+
 def test_the_collapsed_model_predicts_after_training() -> None:
     data = Given(noisy_curve())
     model = built(data, "bayesian_gplvm", bound="collapsed", amortised=False, **SMALL)
