@@ -32,7 +32,7 @@ ONE_HOT = ("src/data/one_hot.py", "tests/data/test_table.py")
 
 PLANTED = [
     mistake("images with channels first are taken for channels last", ARRAYS, "shape[2] in CHANNELS", "True"),
-    mistake("floats below 0 may be intensities", ARRAYS, "seen.min() >= 0 and ", ""),
+    mistake("floats below 0 may be intensities", ARRAYS, "bool(seen.min() >= 0) and ", ""),
     mistake("the same bits in every epoch", DATA_BITS, "self.sampler.epoch, self.sampler.step", "0, self.sampler.step"),
     mistake("the same draws for every seed", DATA_BITS, 'seed if part == "train" else 0', "0"),
     mistake("a test draw for each seed", DATA_BITS, 'seed if part == "train" else 0', "seed"),
@@ -65,8 +65,8 @@ PLANTED = [
     mistake(
         "the twin is tested on the test split",
         MODULE,
-        "twin.test, twin.validation = self.validation, None",
-        "twin.validation = None",
+        "twin.test, twin.validation, twin.test_is_train = self.validation, None, False",
+        "twin.validation, twin.test_is_train = None, False",
     ),
     mistake(
         "a part takes the first rows of targets, auxiliary columns and masks",

@@ -170,3 +170,8 @@ def test_a_plan_names_the_cell_with_an_impossible_pair(tmp_path: Path) -> None:
     wrong, right, *_ = result.stdout.splitlines()
     assert result.returncode == 1 and right.startswith(". missing      gp_vae-moving_ball"), result.stderr
     assert wrong.startswith("! rejected     gp_vae-digits-s0-") and wrong.endswith("so no video")
+
+
+def test_a_wrong_value_is_named_before_a_pair_that_cannot_be() -> None:
+    (request,) = cells.cells(["model=casale_gp_vae", "dataset=digits", "trainer.max_epochs=0"])
+    assert values.rejected([request])[request.folder].startswith("trainer.max_epochs=0 must be")

@@ -774,7 +774,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
         "2 * self.num_data / len(inputs)",
         TEST_SVGP_VAE,
     ),
-    ("KL not divided by scale", SVGP_VAE, "q.kl().sum() / scale", "q.kl().sum()", TEST_SVGP_VAE),
+    ("KL not divided by scale", SVGP_VAE, "kl.sum() / scale", "kl.sum()", TEST_SVGP_VAE),
     ("noise = sqrt(geco)", SVGP_VAE, "Gaussian(geco)", "Gaussian(geco**0.5)", TEST_SVGP_VAE),
     (
         "lambda for 1 / lambda",
@@ -829,8 +829,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     (
         "inducing points without gradient",
         SVGP_VAE,
-        "covariance(self.kernel, inputs, self.inducing.double())",
-        "covariance(self.kernel, inputs, self.inducing.detach().double())",
+        "inducing = self.inducing.double()",
+        "inducing = self.inducing.detach().double()",
         TEST_SVGP_VAE,
     ),
     (

@@ -21,7 +21,7 @@ PLANTED = [
     mistake("a damaged cache is an error", CONTENTS, "with suppress(OSError, ValueError):", "with suppress(OSError):"),
     mistake("code is known without its content", CODE, ".encode() + path.read_bytes()", ".encode()"),
     mistake("code is known without its names", CODE, "str(path.relative_to(root)).encode() + ", ""),
-    mistake("the batch size does not count", IDENTITY, '"dataset.root"),', '"dataset.root", "dataset.batch_size"),'),
+    mistake("the batch size does not count", IDENTITY, '"dataset.root",', '"dataset.root", "dataset.batch_size",'),
     mistake("null options count", IDENTITY, "if item is not None and item != {}", "if item != {}"),
     mistake(
         "our classes count by their module",
