@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -100,7 +101,7 @@ class Estimator(BaseEstimator):
         named = [f"dataset.{key}={path}" for key, path in files.items()]
         request = self.request(len(x), *named, f"paths.outputs={outputs}")
         values.check_pair(request)
-        with nullcontext() if self.progress else redirect_stdout(None):
+        with nullcontext() if self.progress else redirect_stdout(StringIO()):
             experiment.run(request.config, request.model, request.dataset)
         self.config_, run = request.config, Run(request.folder / "model.ckpt")
         self.history_, self.notes_ = run.history, run.notes
