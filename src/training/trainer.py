@@ -25,6 +25,7 @@ from src.runs.specs import make
 from src.training import cluster
 from src.training.checkpoints import SIGTERM_EXIT, Checkpoints, written_by_first
 from src.training.history import History
+from src.training.mixed_precision import keep_to_layers
 from src.training.progress import Progress
 
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it announces every checkpoint
@@ -54,6 +55,7 @@ def lightning_trainer(spec: Config, history: History, *callbacks: Callback, **op
     bar = [Progress(history)] if spec["enable_progress_bar"] else []
     options |= {"logger": False, "use_distributed_sampler": False, "plugins": [cluster.environment()]}
     trainer: Trainer = make({"profiler": Unprofiled(), **spec}, callbacks=[history, *bar, *callbacks], **options)
+    keep_to_layers(trainer)
     return trainer
 
 

@@ -1,0 +1,53 @@
+"""Mixed precision where it is safe: in the layers of nets.
+
+Lightning's own would round the whole step. A kernel matrix in half precision has no Cholesky factor, and a latent point
+has three digits.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+from pytorch_lightning import Trainer
+from pytorch_lightning.plugins.precision import MixedPrecision
+from torch import Tensor, nn
+
+LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
+
+
+class MixedLayers(MixedPrecision):
+    """Layers multiply in half precision while they train; what they return, and all else, is float32."""
+
+    converted: tuple[nn.Module, ...] = ()
+
+    def forward_context(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """The step itself has the precision of the model."""
+        return nullcontext()
+
+    def convert_module(self, module: nn.Module) -> nn.Module:
+        """Have all layers multiply in half precision."""
+        self.converted = tuple(layer for layer in module.modules() if isinstance(layer, LAYERS))
+        for layer in self.converted:
+            layer.forward = partial(self.multiply, layer, layer.forward)
+        return module
+
+    def multiply(self, layer: nn.Module, forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """What the layer makes of x; in full precision where nothing is trained."""
+        if not layer.training:
+            return forward(x)
+        with self.autocast_context_manager():
+            return forward(x).to(x.dtype)
+
+    def teardown(self) -> None:
+        """Leave the layers as they were."""
+        for layer in self.converted:
+            del layer.forward
+        self.converted = ()
+
+
+def keep_to_layers(trainer: Trainer) -> None:
+    """If the trainer has mixed precision, confine it to layers."""
+    mixed = trainer.strategy.precision_plugin
+    if isinstance(mixed, MixedPrecision):
+        precision = "16-mixed" if mixed.precision == "16-mixed" else "bf16-mixed"
+        trainer.strategy.precision_plugin = MixedLayers(precision, mixed.device, mixed.scaler)
