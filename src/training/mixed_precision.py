@@ -7,6 +7,7 @@ has three digits.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Literal
 
 from pytorch_lightning import Trainer
 from pytorch_lightning.plugins.precision import MixedPrecision
@@ -49,5 +50,5 @@ def keep_to_layers(trainer: Trainer) -> None:
     """If the trainer has mixed precision, confine it to layers."""
     mixed = trainer.strategy.precision_plugin
     if isinstance(mixed, MixedPrecision):
-        precision = "16-mixed" if mixed.precision == "16-mixed" else "bf16-mixed"
-        trainer.strategy.precision_plugin = MixedLayers(precision, mixed.device, mixed.scaler)
+        half: Literal["16-mixed", "bf16-mixed"] = "16-mixed" if mixed.precision == "16-mixed" else "bf16-mixed"
+        trainer.strategy.precision_plugin = MixedLayers(half, mixed.device, mixed.scaler)
