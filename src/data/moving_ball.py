@@ -85,10 +85,11 @@ class FreshVideos(Dataset[Batch]):
     def __getitem__(self, position: tuple[int, int]) -> Batch:
         """The batch of an epoch and a step."""
         rng = np.random.default_rng(stream(self.seed, FRESH, *position))
-        frames = record(draw_paths(self.num_videos, rng), self.first_video)
-        batch = frames[torch.from_numpy(rng.permutation(len(frames)))]
-        batch.index = batch.index + self.first_video * FRAMES
-        return batch
+        paths = draw_paths(self.num_videos, rng).flatten(0, 1)
+        order = torch.from_numpy(rng.permutation(len(paths)))
+        frames = render(paths[order])  # to shuffle them afterwards would cost as much again
+        aux = video_and_time(self.num_videos, self.first_video)[order]
+        return Batch(frames, order + self.first_video * FRAMES, aux=aux.float())
 
 
 class Positions(EpochSampler):
@@ -116,18 +117,22 @@ def shuffled_frames(videos: Tensor, generator: torch.Generator) -> Tensor:
 
 def record(paths: Tensor, first_video: int) -> Split:
     """The frames of consecutive videos, numbered from `first_video`."""
-    videos = torch.arange(first_video, first_video + len(paths))
-    aux = torch.cartesian_prod(videos, torch.arange(FRAMES))
+    aux = video_and_time(len(paths), first_video)
     return split_of(render(paths), aux=aux.float(), groups=aux[:, 0], latents=paths.flatten(0, 1))
 
 
+def video_and_time(num_videos: int, first_video: int) -> Tensor:
+    """The columns [videos * 30, 2] of consecutive videos."""
+    return torch.cartesian_prod(torch.arange(first_video, first_video + num_videos), torch.arange(FRAMES))
+
+
 def render(paths: Tensor) -> Tensor:
-    """Frames [videos * 30, 1, 32, 32] of paths [videos, 30, 2] (down, across): 1 within 3 pixels of the ball, else 0.
+    """Frames [N, 1, 32, 32] of the N points of paths [..., 2] (down, across): 1 within 3 pixels of the ball, else 0.
 
     The origin of a path is the middle pixel (16, 16), its unit is 6.4 pixels; the ball may leave the frame.
     """
-    centres = SIDE / 2 + SIDE / 5 * paths.flatten(0, 1)
-    down, across = (torch.arange(SIDE) - centres[..., None]).square().unbind(1)  # [videos * 30, 32]
+    centres = SIDE / 2 + SIDE / 5 * paths.flatten(0, -2)
+    down, across = (torch.arange(SIDE) - centres[..., None]).square().unbind(1)  # [N, 32]
     return (down[:, :, None] + across[:, None, :] < RADIUS**2).float().unsqueeze(1)
 
 
