@@ -20,6 +20,7 @@ from src.gp.kernels import cross_stack, prior_stack, variance_stack
 from src.gp.leave_one_out import leave_one_out
 from src.gp.mixture import divergence_bound
 from src.gp.sparse import Whitened, add_jitter
+from src.gp.training_marginals import batch_marginals
 from src.models.base import Predictor, Terms
 from src.models.likelihoods import Bernoulli, Gaussian, Likelihood, RegressionNetwork, likelihood_of, samples_of
 from src.models.needs import NEEDS, inducing_problem, require, target_problem
@@ -143,7 +144,7 @@ class AutoGP(Predictor):
         if x.shape[1] <= FEW_INPUTS:
             sets, x = sets.double(), x.double()
         k_mm, k_mx = add_jitter(prior_stack(self.kernel, sets)), cross_stack(self.kernel, sets, x)
-        mean, variance, jitter = self.q().batch_marginals(k_mm, k_mx, variance_stack(self.kernel, x))
+        mean, variance, jitter = batch_marginals(self.q(), k_mm, k_mx, variance_stack(self.kernel, x))
         return self.by_component(mean), self.by_component(variance).clamp_min(1e-8), jitter
 
     def q(self) -> Whitened:

@@ -17,7 +17,8 @@ from src.data.facts import Facts
 from src.data.module import DataModule
 from src.gp.kernels import covariance
 from src.gp.linalg import cholesky, solve_lower
-from src.gp.sparse import Statistics, Whitened, add_jitter, optimal_marginals, optimal_q, prior_factor, statistics
+from src.gp.sparse import Statistics, Whitened, add_jitter, optimal_q, prior_factor, statistics
+from src.gp.training_marginals import optimal_marginals
 from src.models.base import Terms
 from src.models.gp_prior import Inferred, PseudoObserved
 from src.models.likelihoods import Gaussian, mean_observed, x_at

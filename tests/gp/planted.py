@@ -5,6 +5,7 @@ from tests.planting import mistake
 ACTIVE_SET = ("src/gp/active_set.py", "tests/gp/test_active_set.py")
 EVIDENCE = ("src/gp/evidence.py", "tests/gp/test_evidence.py")
 SPARSE = ("src/gp/sparse.py", "tests/gp/test_sparse.py")
+MARGINALS = ("src/gp/training_marginals.py", "tests/gp/test_training_marginals.py")
 BOUNDS = ("src/gp/bounds.py", "tests/gp/test_bounds.py")
 EXACT = ("src/gp/exact.py", "tests/gp/test_exact.py")
 KERNELS = ("src/gp/kernels.py", "tests/gp/test_kernels.py")
@@ -58,15 +59,18 @@ PLANTED = [
             "the KL without its log-determinant": (" - num_scales * size - log_det", " - num_scales * size"),
             "the transposed factor": ("self.scale.double().mT, projection", "self.scale.double(), projection"),
             "a batch counts once": ("identity + repeats * data.precision", "identity + data.precision"),
-            "the KL of the optimal q counts its trace twice": ("+ 0.5 * by_kl.unsqueeze(-1)", "+ by_kl.unsqueeze(-1)"),
             "a gradient without its symmetric part": ("by_grams + by_grams.mT", "2 * by_grams"),
             "half the gradient of the weights": ("by_weight = 0.5 * ", "by_weight = 0.25 * "),
             "weights forgotten in the shift": ("projection @ (weight * y)", "projection @ y.double()"),
             "no noise in the prediction": ("diag=True) + self.noise", "diag=True)"),
+        },
+        MARGINALS: {
+            "the KL of the optimal q counts its trace twice": ("+ 0.5 * by_kl.unsqueeze(-1)", "+ by_kl.unsqueeze(-1)"),
             "the prior's part of W alone": ("unsqueeze(-3) - spread.mT @ spread", "unsqueeze(-3) + 0 * spread"),
             "the mean has no share in K": (" - mean @ by_mean.mT", ""),
             "the whole diagonal of F": ("factor.diagonal(dim1=-2, dim2=-1).mul_(0.5)", "factor.mul_(1.0)"),
             "one side of a quadratic form": ("2 * by_quadratic.to(product)", "by_quadratic.to(product)"),
+            "a batch of the optimal q counts once": ("identity + repeats * precision", "identity + precision"),
         },
         BOUNDS: {
             "no trace term": (" + x.shape[-1] * projected.unexplained", ""),
