@@ -22,8 +22,8 @@ def batch_marginals(q: Whitened, k_mm: Tensor, k_mx: Tensor, k_xx: Tensor) -> tu
 
         W_p = L^-T (I - C_p C_p^T) L^-1
 
-    The gradient in k_mx has the factor W_p k_mx that the value has. Also returns the jitter that L took, which counts as
-    a constant. O(P M^3 + P X M^2).
+    The gradient in k_mx has the factor W_p k_mx that the value has. Also returns the jitter that L took, a constant to
+    gradients. O(P M^3 + P X M^2).
     """
     chol, jitter = cholesky(k_mm.detach())
     weights = PredictiveWeights.apply(k_mm, chol, q.mean.double(), q.scale.double())
