@@ -19,7 +19,7 @@ from src.data.batch import Split, Storage
 from src.evaluation.task import latents_of
 from src.models.likelihoods import masked_log_prob
 from src.python import arrays
-from src.python.estimator import Estimator, as_array, as_numpy
+from src.python.estimator import Estimator, as_array, as_numpy, with_bars_if_wanted
 from src.python.results import Imputed, Sampled
 
 
@@ -46,12 +46,14 @@ class Decoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Observations, of which NaN are missing."""
         return as_array(self, x, reset, ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1)
 
+    @with_bars_if_wanted
     def transform(self, X: Any) -> np.ndarray:
         """The means [n, Q] of q(z)."""
         trained = self.trained
         found: np.ndarray = trained.encode(self.observations(X)).mean
         return found
 
+    @with_bars_if_wanted
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Train, and the latent means [N, Q] of the training data as the training left them."""
         x = self.fit(X).observations(X)
@@ -66,6 +68,7 @@ class Decoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         decoded = self.trained.decode(Z)
         return (decoded.mean, decoded.sd) if return_std else decoded.mean
 
+    @with_bars_if_wanted
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log density (of bits and categories, probability) of observed values given their latent means."""
         trained, x = self.trained, self.observations(X)
@@ -82,6 +85,7 @@ class Decoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """New observations, a function of the seed."""
         return self.trained.sample(n_samples, seed)
 
+    @with_bars_if_wanted
     def impute(self, X: Any) -> Imputed:
         """Observations with their missing values filled in."""
         return self.trained.impute(self.observations(X))
@@ -146,6 +150,7 @@ class Classifier(ClassifierMixin, Estimator):
         self.train(x, encoder.transform(labels))
         return self
 
+    @with_bars_if_wanted
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probabilities [n, P] of the classes, in the order of `classes_`."""
         trained = self.trained
@@ -178,6 +183,7 @@ class Regressor(RegressorMixin, Estimator):
         self.train(as_array(self, X, reset=True), targets.astype(np.float32))
         return self
 
+    @with_bars_if_wanted
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The means of the targets and, if it is asked for, their sd, noise included."""
         found = self.trained.predict(as_array(self, X, reset=False))

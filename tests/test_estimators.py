@@ -1,6 +1,7 @@
 """Estimators: scikit-learn's own checks, the numbers of the command line, and what else they promise."""
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,18 @@ def test_what_went_wrong_is_noted_and_shown_unless_it_is_to_be_silent(
     shown = capsys.readouterr()
     assert shown.out == (f"note: {note}\n" if progress else "")
     assert ("epoch 2/2  loss " in shown.err) == progress and (progress or not shown.err)
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_terminal_shows_bars_if_they_are_wanted(
+    progress: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    model = quick("SAS").set_params(progress=progress, outputs=tmp_path).fit(images())
+    assert ("encoding" in capsys.readouterr().err) == progress
+    model.transform(np.where(np.arange(images().shape[1]) % 5, images(), np.nan)[:3])
+    shown = capsys.readouterr().err
+    assert ("embedding" in shown) if progress else not shown
 
 
 def test_tensors_come_in_with_and_without_gradients() -> None:

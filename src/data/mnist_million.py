@@ -9,7 +9,6 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
-from tqdm import tqdm
 from typing_extensions import Unpack
 
 from src.data import sources
@@ -17,6 +16,7 @@ from src.data.batch import Split, split_of
 from src.data.files import FromFiles
 from src.data.images import idx_split
 from src.data.module import Options
+from src.runs.bars import bar
 from src.runs.errors import UserError
 from src.runs.files import whole
 from src.runs.randomness import stream
@@ -80,11 +80,12 @@ def write_images(path: Path, images: Tensor, size: int) -> None:
         file.truncate(len(header) + done * chunk_bytes if done else 0)
         if not done:
             file.write(header)
-        with tqdm(total=size, initial=done * CHUNK, desc=path.parent.name, unit="images", disable=None) as bar:
+        form = {"initial": done * CHUNK, "unit": "images", "leave": True}
+        with bar(None, path.parent.name, size, **form) as images_written:
             for start in range(done * CHUNK, size, CHUNK):
                 rows = torch.arange(start, min(start + CHUNK, size)) % len(images)
                 file.write(distorted(images[rows], stream(SEED, start)).numpy().tobytes())
-                bar.update(len(rows))
+                images_written.update(len(rows))
     unfinished.replace(path)
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from src.data.batch import Batch, Split
 from src.evaluation.reconstruction import named_scores, over_active_sets, score_lines
 from src.evaluation.task import CHUNK, Decoded, Latents, Metric, Scores, Subject, Task
 from src.models.capabilities import HasLatents
 from src.models.likelihoods import masked, masked_log_prob
+from src.runs.bars import bar
 from src.runs.randomness import stream
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def values_at(model: HasLatents, test: Split, rows: Tensor) -> HiddenValues:
 def hidden_values(model: HasLatents, test: Split) -> Iterator[tuple[Tensor, HiddenValues]]:
     """The test split in chunks, with their rows."""
     chunks = torch.arange(len(test)).split(CHUNK)
-    for rows in tqdm(chunks, "imputing", leave=False, disable=None):
+    for rows in bar(chunks, "imputing"):
         yield rows, values_at(model, test, rows)
 
 

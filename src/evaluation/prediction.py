@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Distribution
-from tqdm import tqdm
 
 from src.data.batch import Split
 from src.evaluation.reconstruction import over_active_sets, score_lines
 from src.evaluation.shown import levels
 from src.evaluation.task import CHUNK, Metric, Scores, Subject, Task
 from src.models.capabilities import Predicts
+from src.runs.bars import bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,7 +109,7 @@ def sd(values: Sequence[float]) -> float:
 @torch.no_grad()
 def predicted(model: Predicts, test: Split, givens: Sequence[Any]) -> list[Predicted]:
     """The predictions of a split given each active set, and then those of their mixture."""
-    chunks = tqdm(test.chunks(CHUNK), "predicting", math.ceil(len(test) / CHUNK), leave=False, disable=None)
+    chunks = bar(test.chunks(CHUNK), "predicting", math.ceil(len(test) / CHUNK))
     index, parts = [], []
     for chunk in chunks:
         batch = chunk.to(model.device)

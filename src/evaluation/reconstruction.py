@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from src.data.batch import Batch, Split
 from src.evaluation.task import CHUNK, Metric, Scores, Subject, Task, decoded
 from src.models.capabilities import ConditionsOnPoints, HasLatents, MayWarp, PredictsFromPoints
 from src.models.likelihoods import masked, masked_log_prob
+from src.runs.bars import bar
 from src.runs.randomness import stream
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def predictive_scores(model: HasLatents, test: Split, z: Tensor, givens: Sequenc
     """
     totals = torch.zeros(len(givens) + 1, 3, dtype=torch.float64)
     values = 0
-    chunks = tqdm(test.chunks(CHUNK), "predicting", math.ceil(len(test) / CHUNK), leave=False, disable=None)
+    chunks = bar(test.chunks(CHUNK), "predicting", math.ceil(len(test) / CHUNK))
     for chunk in chunks:
         totals += chunk_totals(model, chunk.to(model.device), z[chunk.index], givens)
         values += chunk.x.numel() if chunk.mask is None else int(chunk.mask.sum())

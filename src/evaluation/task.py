@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal
-from tqdm import tqdm
 
 from src.data.batch import Split
 from src.evaluation.shown import Limits, limits_of, spread, varied
 from src.models.capabilities import HasLatents
 from src.models.posterior import Point, Posterior
+from src.runs.bars import bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -176,7 +176,7 @@ def latents_of(model: HasLatents, split: Split, seen: bool) -> Latents:
 
 def encoded(model: HasLatents, split: Split, seen: bool) -> "Iterator[tuple[Tensor, Posterior]]":
     """The rows and q(z) of each chunk of a split."""
-    for chunk in tqdm(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK), leave=False, disable=None):
+    for chunk in bar(split.chunks(CHUNK), "encoding", math.ceil(len(split) / CHUNK)):
         yield chunk.index, model.encode(chunk.to(model.device), seen)
 
 

@@ -11,9 +11,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from tqdm import tqdm
 
 from src.gp.linalg import cholesky, solve_lower, strict_cholesky
+from src.runs.bars import bar
 
 LOG_2PI = math.log(2 * math.pi)
 COLUMNS = 1024  # of the factor at a time: wide enough for the products to run at the machine's speed
@@ -65,14 +65,14 @@ def blocked_log_density(x: Tensor, z: Tensor, kernel: Kernel, noise: Tensor, col
     num_data, num_outputs = x.shape
     done: list[Tensor] = []  # blocks of the factor, each below its diagonal block
     log_det = squares = x.new_zeros((), dtype=torch.float64)
-    with tqdm(total=blocked_work(num_data, columns), desc="exact evidence", bar_format=BAR, disable=None) as bar:
+    with bar(None, "exact evidence", blocked_work(num_data, columns), bar_format=BAR, leave=True) as work:
         for start in range(0, num_data, columns):
             block = covariance_block(z[start:], kernel, noise, columns)  # [N - start, b]
             for earlier in done:
                 rows = earlier[len(earlier) - len(block) :]
                 block.addmm_(rows, rows[: block.shape[1]].mT, alpha=-1)
-                bar.update(len(block))
-            bar.update(len(block))
+                work.update(len(block))
+            work.update(len(block))
             chol = strict_cholesky(block[: block.shape[1]])
             block = torch.linalg.solve_triangular(chol.mT, block[len(chol) :], upper=True, left=False)  # frees the rest
             whitened = solve_lower(chol, x[start : start + len(chol)])

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
 from torch.nn.functional import softplus
-from tqdm import tqdm
+
+from src.runs.bars import bar
 
 Kind = Literal["point", "diagonal", "full"]
 
@@ -193,7 +194,7 @@ def fit(start: Posterior, gain: Gain, steps: int, lr: float) -> Posterior:
     mean, spread = (tensor.detach().clone().requires_grad_() for tensor in first)
     optimizer = torch.optim.Adam([mean, spread], lr=lr)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=steps)
-    for _ in tqdm(range(steps), desc="embedding", leave=False, disable=None):
+    for _ in bar(range(steps), "embedding"):
         loss = -gain(build(kind, mean, spread)).sum()
         gradients = torch.autograd.grad(loss, (mean, spread), materialize_grads=True)
         mean.grad, spread.grad = gradients

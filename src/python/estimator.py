@@ -1,13 +1,14 @@
 """What all estimators share: settings by keywords, a config composed as the command line does it, and its training."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import KW_ONLY, dataclass
+from functools import wraps
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,11 +22,15 @@ from src.launch.cli import check_overrides
 from src.launch.hydra_private import config_loader
 from src.python.run import Columns, Run
 from src.python.trained import Trained
+from src.runs.bars import bars
 from src.runs.errors import UserError
 from src.runs.files import whole
 from src.runs.identity import Config
 from src.runs.request import RunRequest
 from src.training import experiment
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 KEYS = {  # the settings that keywords stand for; a name of a group, such as kernel="rbf", chooses its file
     "latent_dim": "model.latent_dim",
@@ -179,3 +184,16 @@ def as_array(estimator: Estimator, x: Any, reset: bool, **options: Any) -> np.nd
         return x
     found: np.ndarray = x.astype(np.float32) if x.dtype.kind != "f" or x.dtype == np.float16 else x
     return found
+
+
+def with_bars_if_wanted(
+    method: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[Any, P], T]:
+    """A method of an estimator, without progress bars if it has `progress=False`."""
+
+    @wraps(method)
+    def quiet(self: Estimator, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with bars(self.progress):
+            return method(self, *args, **kwargs)
+
+    return quiet

@@ -14,6 +14,7 @@ from src.evaluation.task import Scores, Subject
 from src.models.base import Model, build
 from src.models.diagnosis import findings
 from src.runs import code, files, identity, record, trials
+from src.runs.bars import bars
 from src.runs.identity import Config
 from src.runs.published import published_values
 from src.runs.specs import make
@@ -32,7 +33,8 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
         print(summary(folder, config, model_name, dataset_name))
         return files.read_json(folder / "metrics.json")
     record.check_writable(outputs)
-    metrics = train_and_evaluate(config, folder, model_name, dataset_name)
+    with bars(wanted=config["trainer"]["enable_progress_bar"]):
+        metrics = train_and_evaluate(config, folder, model_name, dataset_name)
     if metrics:
         print(summary(folder, config, model_name, dataset_name))
     return metrics
@@ -40,7 +42,7 @@ def run(config: Config, model_name: str, dataset_name: str) -> Scores:
 
 def train_in_memory(config: Config, data: DataModule) -> tuple[Model, History]:
     """A trained model without a run's folder, with the numbers of one; random numbers elsewhere stay as they were."""
-    with isolate_rng():
+    with isolate_rng(), bars(wanted=config["trainer"]["enable_progress_bar"]):
         seed_everything(config["seed"], verbose=False)
         data.setup()
         model = make_model(config, data)
