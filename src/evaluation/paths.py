@@ -12,11 +12,17 @@ SHOWN = 5  # test videos in the report's figure
 
 
 class Paths(Task):
-    """The distance of latent means from the true paths, after one affine map for all videos."""
+    """The distance of latent means from the true paths, after one affine map for all videos, or one quadratic map.
+
+    What the quadratic map takes off is the bend of the latent plane.
+    """
 
     name = "paths"
     order = 30
-    metrics = {"path_rmse": Metric("path RMSE", digits=3)}  # noqa: RUF012
+    metrics = {  # noqa: RUF012
+        "path_rmse": Metric("path RMSE", digits=3),
+        "path_rmse_quadratic": Metric("path RMSE after a quadratic map", digits=3),
+    }
     watched = ("path_rmse",)
 
     def fits(self, model: Any, data: Any) -> bool:
@@ -24,9 +30,10 @@ class Paths(Task):
         return isinstance(model, HasLatents) and data.test.latents is not None
 
     def scores(self, subject: Subject) -> Scores:
-        """The error after the best affine map."""
-        assert subject.data.test.latents is not None
-        return {"path_rmse": path_rmse(subject.test_latents, subject.data.test.latents)}
+        """The errors after the best affine and the best quadratic map."""
+        z, paths = subject.test_latents, subject.data.test.latents
+        assert paths is not None
+        return {"path_rmse": path_rmse(z, paths), "path_rmse_quadratic": path_rmse(with_products(z), paths)}
 
     def artifacts(self, subject: Subject) -> Arrays:
         """The first true paths [videos, T, 2], and the latent means mapped to them."""
@@ -45,6 +52,14 @@ def path_rmse(latent_means: Tensor, paths: Tensor) -> float:
     The error of one coordinate is the score divided by √2.
     """
     return float((paths.cpu() - aligned(latent_means, paths)).square().sum(-1).mean().sqrt())
+
+
+def with_products(latent_means: Tensor) -> Tensor:
+    """Latent means [n, Q], standardised, and all products of two of them; affine maps of these are quadratic maps."""
+    z = latent_means.detach().cpu().double()
+    z = (z - z.mean(0)) / z.std(0).clamp_min(1e-12)
+    first, second = torch.triu_indices(z.shape[1], z.shape[1])
+    return torch.cat([z, z[:, first] * z[:, second]], 1)
 
 
 def aligned(latent_means: Tensor, paths: Tensor) -> Tensor:

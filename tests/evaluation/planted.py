@@ -165,6 +165,12 @@ PLANTED: list[Mistake] = [
     ),
     mistake("the error of one coordinate", files("paths"), ".square().sum(-1).mean()", ".square().mean()"),
     mistake(
+        "squares without products",
+        files("paths"),
+        "torch.triu_indices(z.shape[1], z.shape[1])",
+        "torch.arange(z.shape[1]).expand(2, -1)",
+    ),
+    mistake(
         "a linear map without a constant",
         files("paths"),
         "centre, z = path.mean(0), z - z.mean(0)",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from src.data.batch import Batch, split_of
-from src.evaluation.paths import Paths, path_rmse
+from src.evaluation.paths import Paths, path_rmse, with_products
 from src.evaluation.reconstruction import Reconstruction
 from src.models.posterior import Point
 from tests.evaluation.subjects import Known, MadeUp, subject
@@ -65,6 +65,20 @@ def test_different_maps_for_different_videos_are_not_allowed() -> None:
     assert path_rmse(flipped.flatten(0, 1), paths.flatten(0, 1)) > 1
 
 
+@pytest.mark.parametrize("latent_dim", [2, 3])
+def test_a_quadratic_map_takes_off_the_bend_of_the_plane_and_nothing_else(latent_dim: int) -> None:
+    latents, noise = 5 * normal(210, latent_dim) + 3, 0.1 * normal(210, 2, seed=1)
+    bend = (latents[:, :1] * latents[:, 1:2] + latents[:, 1:2].square()).expand(210, 2)
+    paths = latents[:, :2] + 0.2 * bend
+    assert path_rmse(latents, paths) > 1
+    assert path_rmse(with_products(latents), paths) < 1e-10
+    design = np.hstack([latents, *(latents[:, [i]] * latents[:, i:] for i in range(latent_dim)), np.ones((210, 1))])
+    target = (paths + noise).numpy()
+    residual = target - design @ np.linalg.lstsq(design, target, rcond=None)[0]
+    expected = math.sqrt((residual**2).sum() / 210)
+    assert path_rmse(with_products(latents), paths + noise) == pytest.approx(expected, rel=1e-9)
+
+
 class Videos(MadeUp):
     """Groups of three frames."""
 
@@ -95,6 +109,7 @@ def test_paths_and_reconstructions_are_of_the_same_latents() -> None:
     z, test = known.test_latents, known.data.test
     assert test.latents is not None
     assert scores["path_rmse"] == path_rmse(z, test.latents)
+    assert scores["path_rmse_quadratic"] == path_rmse(with_products(z), test.latents) < scores["path_rmse"]
     expected = (torch.cat([z, torch.zeros(len(z), 1)], 1) - test.all().x).square().mean().sqrt().item()
     assert scores["rmse"] == pytest.approx(expected)
 
