@@ -83,3 +83,20 @@ def test_inducing_times_spread_over_the_video_from_a_bad_start(start: list[float
     times = model.inducing.detach().flatten().sort().values
     assert times[0] < 3 and times[-1] > 26
     assert times.diff().max() < 1.5 * 29 / 9 and times.diff().min() > 0.5 * 29 / 9
+
+
+def outside(functions: Tensor, num_inducing: int) -> float:
+    """The part of the variance of functions [videos, 30, 2] that a GP through so many inducing times cannot carry."""
+    times, inducing = torch.arange(30.0).double(), torch.linspace(0, 29, num_inducing).double()
+    carried, _ = torch.linalg.qr((-0.5 * ((times[:, None] - inducing) / LENGTH_SCALE).square()).exp())
+    centred = functions - functions.mean((0, 1))
+    rest = centred - carried @ (carried.mT @ centred)
+    return float(rest.square().sum() / centred.square().sum())
+
+
+def test_fifteen_inducing_times_carry_paths_but_not_the_bends_of_a_latent_plane() -> None:
+    """Why the plane of a sparse model stays straight: the squares of a path have twice its frequencies."""
+    straight = draw_paths(500, np.random.default_rng(0))
+    assert outside(straight, 15) < 0.005 and outside(straight, 10) > 0.03
+    assert outside(straight.square(), 15) > 8 * outside(straight, 15)
+    assert outside(straight.square(), 30) < 1e-6
