@@ -156,6 +156,7 @@ def error_against_time(lines: Sequence[Line]) -> Figure:
         axes.plot(seconds, score, label=label("model", line.model), **style_of(i))
         for text, across, up in zip(at, seconds, score, strict=True):
             axes.annotate(f"{text:g}", (across, up), xytext=(2, 2), textcoords="offset points", fontsize=SMALL)
+    axes.margins(0.1)  # for the numbers beside the last points
     framed(axes, TIME_LABEL, metric_of("mse_sample").label)
     add_legend(figure, axes.get_lines())
     return figure

@@ -19,6 +19,7 @@ from src.evaluation.canvas import (
     SCREEN,
     SMALL,
     add_legend,
+    colour_bar,
     draw_points,
     quiet,
     save,
@@ -224,16 +225,27 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
 
 
 def view_latents(arrays: dict[str, Arrays]) -> Figure:
-    """Principal components of training latents, coloured by angle and by class: one row per model."""
-    figure = Figure(figsize=(COLUMN, 0.3 + 1.6 * len(arrays)), layout="constrained")
-    panels = figure.subplots(len(arrays), 2, squeeze=False)
-    for line, (model, found) in zip(panels, arrays.items(), strict=True):
-        for axes, (title, colours, name) in zip(
-            line, (("angle", "twilight", "view_angles"), ("class", "tab10", "view_labels")), strict=True
-        ):
-            axes.scatter(*found["view_latents"].T, c=found[name], cmap=colours, s=2, linewidths=0, rasterized=True)
-            axes.set(xticks=[], yticks=[])
-            axes.set_title(f"{label('model', model)}, by {title}", fontsize=SMALL, pad=2)
+    """Principal components of training latents, coloured by angle and, if they are at most ten, by class."""
+    panels = [(model, "angle", found) for model, found in arrays.items()]
+    few = {model: found for model, found in arrays.items() if len(np.unique(found["view_labels"])) <= len(PALETTE)}
+    panels += [(model, "class", found) for model, found in few.items()]
+    rows = -(-len(panels) // 2)
+    figure = Figure(figsize=(COLUMN, 0.6 + 1.6 * rows), layout="constrained")
+    every = list(figure.subplots(rows, 2, squeeze=False).flat)
+    for axes, (model, by, found) in zip(every, panels, strict=False):
+        across, up = found["view_latents"].T
+        if by == "angle":
+            degrees = np.degrees(found["view_angles"])
+            style: dict[str, Any] = {"cmap": "twilight", "vmin": 0, "vmax": 360, "s": 3, "linewidths": 0}
+            turns = axes.scatter(across, up, c=degrees, rasterized=True, **style)
+        else:
+            labels = found["view_labels"]
+            draw_points(figure if figure.legends == [] else Figure(), axes, across, up, labels, np.unique(labels))
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(f"{label('model', model)}, by {by}", fontsize=SMALL, pad=2)
+    for axes in every[len(panels) :]:
+        axes.set_axis_off()
+    colour_bar(figure, turns, "angle in degrees", ax=every, location="bottom", shrink=0.5)
     return figure
 
 

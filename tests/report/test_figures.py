@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from src.evaluation.canvas import PALETTE
 from src.report import figures, records
 from tests.report.handmade import write_explorer, write_run
 
@@ -117,15 +119,20 @@ def test_generated_views_and_paths_are_those_of_the_runs(tmp_path: Path) -> None
     np.testing.assert_array_equal(estimated.get_xydata(), paths[0] + 1)
 
 
-def test_latents_of_views_are_coloured_by_angle_and_class(tmp_path: Path) -> None:
-    plane, angles = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+@pytest.mark.parametrize("classes", [3, 30])
+def test_latents_of_views_are_coloured_by_angle_and_by_few_classes(classes: int, tmp_path: Path) -> None:
+    plane, angles, labels = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0) / 5, np.arange(30) % classes
     folder = write_run(tmp_path, "svgp_vae", "rotated_mnist", active_set=None)
-    write_explorer(folder, latent_dim=16, view_latents=plane, view_angles=angles, view_labels=np.arange(30) % 3)
-    panels: list[Any] = drawn(tmp_path)["views-rotated_mnist"].axes
-    assert [axes.get_title() for axes in panels] == ["SVGP-VAE, by angle", "SVGP-VAE, by class"]
-    for axes, colours in zip(panels, (angles, np.arange(30) % 3), strict=True):
-        np.testing.assert_allclose(axes.collections[0].get_offsets(), plane)
-        np.testing.assert_array_equal(axes.collections[0].get_array(), colours)
+    write_explorer(folder, latent_dim=16, view_latents=plane, view_angles=angles, view_labels=labels)
+    panels: dict[str, Any] = {axes.get_title(): axes for axes in drawn(tmp_path)["views-rotated_mnist"].axes}
+    by_angle = panels["SVGP-VAE, by angle"].collections[0]
+    np.testing.assert_allclose(by_angle.get_offsets(), plane)
+    np.testing.assert_allclose(by_angle.get_array(), np.degrees(angles))
+    assert ("SVGP-VAE, by class" in panels) == (classes == 3)
+    if classes == 3:
+        by_class = panels["SVGP-VAE, by class"].collections[0]
+        np.testing.assert_allclose(by_class.get_offsets(), plane)
+        assert [to_hex(colour) for colour in by_class.get_facecolors()[:3]] == [c.lower() for c in PALETTE[:3]]
 
 
 def test_the_evidence_is_drawn_from_later_evaluations(tmp_path: Path) -> None:
