@@ -23,6 +23,7 @@ ROWS = {
     "bits": "benchmarks.steps",
     "epochs": "benchmarks.training",
     "loading": "benchmarks.training",
+    "mixed_precision": "benchmarks.training",
     "bayesian_gplvm": "benchmarks.bayesian_gplvm",
     "svgp_vae": "benchmarks.svgp_vae",
     "casale_gp_vae": "benchmarks.svgp_vae",

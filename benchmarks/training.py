@@ -9,12 +9,13 @@ from typing import Any
 from pytorch_lightning import Callback
 from torch.utils.data import DataLoader
 
-from benchmarks.examples import BATCH, composed
+from benchmarks.examples import BATCH, composed, training_step
 from benchmarks.rows import Row, faster, seconds, slower
 from src.data.module import DataModule
 from src.models.base import Model
 from src.training.experiment import make_data, make_model
 from src.training.history import History
+from src.training.mixed_precision import MixedLayers
 from src.training.trainer import make_trainer
 
 EPOCHS = 8
@@ -75,6 +76,17 @@ def bare_steps(model: Model, data: DataModule) -> Iterator[None]:
             model.objective(batch).loss.backward()
             optimizer.step()
             yield
+
+
+def mixed_precision() -> Iterator[Row]:
+    """A step of the exact GP-VAE on the moving ball, whose time is in the layers of its nets."""
+    config = composed("model=gp_vae", "dataset=moving_ball")
+    data = make_data(config)
+    mixed, full = (started(config, data) for _ in range(2))
+    MixedLayers("bf16-mixed", "cpu").convert_module(mixed)
+    batch = next(iter(data.train_dataloader()))
+    ours, other = seconds(*(training_step(model, lambda: batch) for model in (mixed, full)), repeats=25)
+    yield slower("gp_vae step, moving ball, bf16-mixed", "the same in float32", ours, other, 0.5)
 
 
 def loading() -> Iterator[Row]:
