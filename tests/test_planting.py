@@ -1,5 +1,8 @@
 """The harness of planted mistakes: a source without a mistake passes, one with a mistake does not."""
 
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 
 from tests.planting import FOUND, PASSED, Mistake, outcome, planted_text
@@ -28,3 +31,17 @@ def test_a_source_that_cannot_be_imported_is_no_finding() -> None:
 def test_there_must_be_one_place_for_a_mistake() -> None:
     with pytest.raises(ValueError, match="0 times"):
         planted_text(planted("no such text", ""))
+
+
+ROOMS = sorted(path.parent.name for path in Path(__file__).parent.glob("*/planted.py"))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_mistake_has_its_place(room: str) -> None:
+    """Also of those that only `make test-planted` tries: code that moves must not take a mistake with it."""
+    for mistake in import_module(f"tests.{room}.planted").PLANTED:
+        assert planted_text(mistake)
+
+
+def test_every_room_has_mistakes() -> None:
+    assert {"data", "evaluation", "gp", "launch", "models", "report", "runs", "training"} <= set(ROOMS)

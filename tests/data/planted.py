@@ -191,8 +191,8 @@ PLANTED = [
     mistake(
         "the first points of a batch are its first videos",
         BALL,
-        "frames[torch.from_numpy(rng.permutation(len(frames)))]",
-        "frames.all()",
+        "torch.from_numpy(rng.permutation(len(paths)))",
+        "torch.arange(len(paths))",
     ),
     mistake("the test angle is trained on", ROTATED, "angles[angles != test_angle]", "angles[:-1]"),
     mistake("digits have the labels of others", ROTATED, "[objects // OBJECTS]", "[objects % len(self.digits)]"),

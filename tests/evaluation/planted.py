@@ -133,8 +133,8 @@ PLANTED: list[Mistake] = [
     mistake(
         "videos are cut",
         files("task"),
-        "tqdm(split.chunks(CHUNK),",
-        "tqdm(map(split.__getitem__, torch.arange(len(split)).split(CHUNK)),",
+        "bar(split.chunks(CHUNK),",
+        "bar(map(split.__getitem__, torch.arange(len(split)).split(CHUNK)),",
     ),
     mistake(
         "latents are encoded for each task",
