@@ -38,12 +38,15 @@ class Curve(NamedTuple):
     metric: str
     across: str  # what the axis of the setting says
     exact: str | None = None  # the model whose score is a line across
+    doubled: bool = False  # the values of the setting are spread by their ratios
 
 
 CURVES = (
-    Curve("inducing_points", "rotated_mnist", "model.num_inducing", "mse_sample", "inducing points m"),
-    Curve("batch_sizes", "rotated_mnist", "dataset.batch_size", "mse_sample", "batch size b"),
-    Curve("kernel_rank", "rotated_mnist", "model.aux.object_dim", "mse_sample", "length of object vectors"),
+    Curve("inducing_points", "rotated_mnist", "model.num_inducing", "mse_sample", "inducing points m", doubled=True),
+    Curve("batch_sizes", "rotated_mnist", "dataset.batch_size", "mse_sample", "batch size b", doubled=True),
+    Curve(
+        "kernel_rank", "rotated_mnist", "model.aux.object_dim", "mse_sample", "length of object vectors", doubled=True
+    ),
     Curve("rotated_digits", "rotated_mnist", "dataset.digits", "mse_sample", "digits of 4,050 views"),
     Curve("ball_inducing", "moving_ball", "model.num_inducing", "path_rmse", "inducing times m", "gp_vae"),
 )
@@ -128,7 +131,10 @@ def by_setting(curve: Curve, lines: Sequence[Line], runs: Sequence[Run]) -> Figu
         handles.append(score.axhline(exact, color="black", linewidth=0.8, linestyle="--", label=name))
     for axes, text in ((score, metric_of(curve.metric).label), (time, TIME_LABEL)):
         framed(axes, curve.across, text)
-        axes.set_xticks([point.at for point in lines[0].points])
+        ticks = [point.at for point in lines[0].points]
+        if curve.doubled:
+            axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=SMALL - 1.5)
     time.set_ylim(bottom=0)
     add_legend(figure, handles)
     return figure
