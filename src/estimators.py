@@ -150,7 +150,6 @@ class Classifier(ClassifierMixin, Estimator):
         self.train(x, encoder.transform(labels))
         return self
 
-    @with_bars_if_wanted
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probabilities [n, P] of the classes, in the order of `classes_`."""
         trained = self.trained
@@ -183,7 +182,6 @@ class Regressor(RegressorMixin, Estimator):
         self.train(as_array(self, X, reset=True), targets.astype(np.float32))
         return self
 
-    @with_bars_if_wanted
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The means of the targets and, if it is asked for, their sd, noise included."""
         found = self.trained.predict(as_array(self, X, reset=False))

@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from src.launch.cli import CONF
 from src.launch.heavy import heavy
 from src.runs import files, identity, record
+from src.runs.bars import bars
 from src.runs.contents import contents
 from src.runs.errors import NumericalError, UserError
 
@@ -71,7 +72,8 @@ def evaluate_again(folder: Path, overrides: list[str]) -> dict[str, float]:
     data = experiment.make_data(config)
     subject = task.Subject(experiment.load_model(folder), data, config["evaluation"], config["seed"])
     registry.check(subject.model, data, subject.settings)
-    metrics: dict[str, float] = registry.scores(subject)
+    with bars(config["trainer"]["enable_progress_bar"]):
+        metrics: dict[str, float] = registry.scores(subject)
     results = folder / "evaluations"
     results.mkdir(exist_ok=True)
     path = results / f"{identity.fingerprint(config)}{suffix(**config['evaluation'])}.json"

@@ -16,14 +16,14 @@ WELL_CONDITIONED = 100.0  # of |W| k, below which products in float32 are exact 
 
 
 def batch_marginals(q: Whitened, k_mm: Tensor, k_mx: Tensor, k_xx: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Means and variances [..., X, P] of f under any q, from the kernel k_mx [..., M, X]: a third of the products.
+    """Means and variances [..., X, P] of f under any q, from the kernel k_mx [..., M, X].
 
     The mean is k_xm a_p and the variance k_xx - k_xm W_p k_mx, with a_p = L^-T m_p and
 
         W_p = L^-T (I - C_p C_p^T) L^-1
 
-    The gradient in k_mx has the factor W_p k_mx that the value has. Also returns the jitter that L took, a constant to
-    gradients. O(P M^3 + P X M^2).
+    The gradient in k_mx has the factor W_p k_mx that the value has, so that a step has a third of the products with X
+    points. Also returns the jitter that L took, a constant to gradients. O(P M^3 + P X M^2).
     """
     chol, jitter = cholesky(k_mm.detach())
     weights = PredictiveWeights.apply(k_mm, chol, q.mean.double(), q.scale.double())
@@ -35,7 +35,7 @@ def batch_marginals(q: Whitened, k_mm: Tensor, k_mx: Tensor, k_xx: Tensor) -> tu
 def optimal_marginals(
     data: Statistics, repeats: float, projection: Tensor, k_xx: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Means and variances [..., X, P] of f under `optimal_q`, and its KL divergence [...]: half the products.
+    """Means and variances [..., X, P] of f under `optimal_q`, and its KL divergence [...].
 
     O(P (M^3 + X M^2)).
     """

@@ -222,12 +222,23 @@ def missing_files(dataset: Config) -> Iterator[str]:
 def pair_problems(request: RunRequest) -> Iterator[str]:
     """One sentence for each fact of the data that rules out the model, as far as facts are known without the data."""
     data, model = request.config["dataset"], request.config["model"]
+    yield from skipped_steps(request.config)
     yield from missing_files(data)
     found = known(data)
     if problem := size_problem(data, found):
         yield problem
     elif found is not None:
         yield from needs.problems(model, found)
+
+
+def skipped_steps(config: Config) -> Iterator[str]:
+    """16-mixed leaves out steps whose gradients overflow, which not every optimiser and objective allows."""
+    if config["trainer"]["precision"] not in ("16-mixed", 16):
+        return
+    lbfgs = config["model"]["optimizer"]["algorithm"]["_target_"] == "torch.optim.LBFGS"
+    for key, used in (("optimizer=lbfgs", lbfgs), ("model.geco", config["model"].get("geco") is not None)):
+        if used:
+            yield f"trainer.precision=16-mixed skips steps, which {key} does not allow: use bf16-mixed"
 
 
 def problems(request: RunRequest, loader: ConfigLoader) -> Iterator[str]:

@@ -38,15 +38,13 @@ class Curve(NamedTuple):
     metric: str
     across: str  # what the axis of the setting says
     exact: str | None = None  # the model whose score is a line across
-    doubled: bool = False  # the values of the setting are spread by their ratios
+    log: bool = False  # whether the axis of the setting is logarithmic
 
 
 CURVES = (
-    Curve("inducing_points", "rotated_mnist", "model.num_inducing", "mse_sample", "inducing points m", doubled=True),
-    Curve("batch_sizes", "rotated_mnist", "dataset.batch_size", "mse_sample", "batch size b", doubled=True),
-    Curve(
-        "kernel_rank", "rotated_mnist", "model.aux.object_dim", "mse_sample", "length of object vectors", doubled=True
-    ),
+    Curve("inducing_points", "rotated_mnist", "model.num_inducing", "mse_sample", "inducing points m", log=True),
+    Curve("batch_sizes", "rotated_mnist", "dataset.batch_size", "mse_sample", "batch size b", log=True),
+    Curve("kernel_rank", "rotated_mnist", "model.aux.object_dim", "mse_sample", "length of object vectors", log=True),
     Curve("rotated_digits", "rotated_mnist", "dataset.digits", "mse_sample", "digits of 4,050 views"),
     Curve("ball_inducing", "moving_ball", "model.num_inducing", "path_rmse", "inducing times m", "gp_vae"),
 )
@@ -132,7 +130,7 @@ def by_setting(curve: Curve, lines: Sequence[Line], runs: Sequence[Run]) -> Figu
     for axes, text in ((score, metric_of(curve.metric).label), (time, TIME_LABEL)):
         framed(axes, curve.across, text)
         ticks = [point.at for point in lines[0].points]
-        if curve.doubled:
+        if curve.log:
             axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=SMALL - 1.5)
     time.set_ylim(bottom=0)

@@ -225,7 +225,7 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
 
 
 def view_latents(arrays: dict[str, Arrays]) -> Figure:
-    """Principal components of training latents, coloured by angle and, if they are at most ten, by class."""
+    """Principal components of training latents, coloured by angle, and by class if there are at most ten."""
     panels = [(model, "angle", found) for model, found in arrays.items()]
     few = {model: found for model, found in arrays.items() if len(np.unique(found["view_labels"])) <= len(PALETTE)}
     panels += [(model, "class", found) for model, found in few.items()]

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal, made in one place so that one word silences them all."""
+"""Progress bars, other than that of the training; `bars(False)` silences them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ def bar(steps: Iterable[Any] | None, name: str, total: int | None = None, **form
 
 @contextmanager
 def bars(wanted: bool) -> Iterator[None]:
-    """Whether bars show in here; those that are switched off outside stay off."""
+    """Show bars inside this block, unless an outer block has switched them off."""
     token = WANTED.set(WANTED.get() and wanted)
     try:
         yield

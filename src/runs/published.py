@@ -20,7 +20,7 @@ PUBLISHED = Path(__file__).with_name("published.yaml")
 NAMED = ("model", "dataset")  # levels whose values have names for people in the file
 LEVELS = (*NAMED, "active_set", "metric")
 SETTING = re.compile(r"(model|dataset|trainer|evaluation)(\.\w+)+")
-KEYS = {"title", "source", "rows", "columns", "fixed", "only", "not_comparable", "published"}  # of a table
+KEYS = {"title", "source", "rows", "columns", "fixed", "only", "without", "not_comparable", "published"}  # of a table
 NUMBER = re.compile(r"(?P<mean>-?[\d.]+(?:e-?\d+)?)(?: ± (?P<sd>[\d.]+(?:e-?\d+)?))?")
 
 Place = Mapping[str, Value]  # a value per level: {"model": "sas", "model.num_inducing": 50, "metric": "rmse"}
@@ -45,6 +45,7 @@ class TableSpec:
     columns: Axis
     fixed: dict[str, Value] = field(default_factory=dict)
     only: Axis = field(default_factory=dict)
+    without: tuple[Axis, ...] = ()
     not_comparable: tuple[Reason, ...] = ()
     published: dict[Any, Any] = field(default_factory=dict)  # nested by the levels of rows, then of columns
 
@@ -65,7 +66,7 @@ class TableSpec:
     def takes(self, levels: Place) -> bool:
         """Whether a run belongs to the table, whatever its rows and columns are."""
         fixed = all(levels.get(level) == value for level, value in self.fixed.items() if level != "metric")
-        return fixed and all(levels.get(level) in values for level, values in self.only.items())
+        return fixed and within(levels, self.only) and not any(within(levels, left_out) for left_out in self.without)
 
     def published_at(self, place: Place) -> str | None:
         """The published value of a cell, as printed; None if there is none."""
@@ -93,6 +94,11 @@ class TableSpec:
                 raise UserError(f"table {self.name}: there is no {level}={unknown[0]} in this table")
             axis[level] = [value for text, value in known.items() if text in wanted]
         return replace(self, rows=rows, columns=columns)
+
+
+def within(levels: Place, axis: Axis) -> bool:
+    """Whether a run has one of the values of every level."""
+    return all(levels.get(level) in values for level, values in axis.items())
 
 
 class Published(NamedTuple):
@@ -187,7 +193,8 @@ def table_of(name: str, content: Mapping[str, Any], names: Mapping[str, Mapping[
     values = content.get("published", {})
     title, source = str(content.get("title", name)), str(content.get("source", ""))
     fixed = one_each(name, axis_of(name, content.get("fixed", {})))
-    table = TableSpec(name, title, source, rows, columns, fixed, only, reasons, values)
+    without = tuple(axis_of(name, left_out) for left_out in content.get("without", ()))
+    table = TableSpec(name, title, source, rows, columns, fixed, only, without, reasons, values)
     check_levels(table)
     check_names(table, names)
     check_values(table, values, list(table.axes.items()))
@@ -232,8 +239,10 @@ def check_levels(table: TableSpec) -> None:
         raise UserError(f"table {table.name}: the level {twice[0]} is used twice")
     if not (table.rows and table.columns and "metric" in used):
         raise UserError(f"table {table.name}: it needs rows, columns and, in these or in fixed, the level metric")
-    if "metric" in table.only:
-        raise UserError(f"table {table.name}: only selects runs, so metric cannot be among its keys; use fixed")
+    if any("metric" in chosen for chosen in (table.only, *table.without)):
+        raise UserError(
+            f"table {table.name}: only and without select runs, so metric cannot be among its keys; use fixed"
+        )
     for level in (level for reason in table.not_comparable for level in reason.where):
         if level not in used:
             raise UserError(f"table {table.name}: {level} in not_comparable is not one of its levels")
@@ -249,7 +258,7 @@ def check_names(table: TableSpec, names: Mapping[str, Mapping[str, str]]) -> Non
 def values_of(table: TableSpec) -> Iterator[tuple[str, Value]]:
     """Every level with every value of it."""
     fixed = {level: [value] for level, value in table.fixed.items()}
-    for axis in (table.rows, table.columns, fixed, table.only):
+    for axis in (table.rows, table.columns, fixed, table.only, *table.without):
         yield from ((level, value) for level, values in axis.items() for value in values)
 
 

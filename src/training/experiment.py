@@ -1,7 +1,8 @@
 """One experiment, from its plain config to its results on disk."""
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -134,11 +135,24 @@ def watch(subject: Subject, epoch: int, epochs: int) -> Scores:
 
     Scores come every so many epochs and after the last.
     """
-    traced, every = registry.trace(subject), subject.settings.get("watch_every")
-    if every is None or ((epoch + 1) % every and epoch + 1 < epochs):
-        return traced
-    subject.model.finalise(subject.data)
-    return traced | registry.watch(subject)
+    every = subject.settings.get("watch_every")
+    with evaluating(subject.model):
+        traced = registry.trace(subject)
+        if every is None or ((epoch + 1) % every and epoch + 1 < epochs):
+            return traced
+        subject.model.finalise(subject.data)
+        return traced | registry.watch(subject)
+
+
+@contextmanager
+def evaluating(model: Model) -> Iterator[None]:
+    """Have a model predict as it does after its training."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def notes(rows: Sequence[Mapping[str, float]]) -> list[str]:

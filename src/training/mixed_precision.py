@@ -1,13 +1,12 @@
 """Mixed precision where it is safe: in the layers of nets.
 
-Lightning's own would round the whole step. A kernel matrix in half precision has no Cholesky factor, and a latent point
-has three digits.
+Lightning's own would round the whole step, and a kernel matrix in half precision has no Cholesky factor.
 """
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from pytorch_lightning import Trainer
 from pytorch_lightning.plugins.precision import MixedPrecision
@@ -17,7 +16,10 @@ LAYERS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 
 
 class MixedLayers(MixedPrecision):
-    """Layers multiply in half precision while they train; what they return, and all else, is float32."""
+    """Layers multiply in half precision while they train. All else stays in the precision of the model.
+
+    What a layer returns is float32 with the digits of half precision; this includes latents that an encoder returns.
+    """
 
     converted: tuple[nn.Module, ...] = ()
 
@@ -32,12 +34,12 @@ class MixedLayers(MixedPrecision):
             layer.forward = partial(self.multiply, layer, layer.forward)
         return module
 
-    def multiply(self, layer: nn.Module, forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """What the layer makes of x; in full precision where nothing is trained."""
+    def multiply(self, layer: nn.Module, forward: Callable[..., Tensor], x: Tensor, *more: Any, **named: Any) -> Tensor:
+        """What the layer makes of x; in full precision if it does not train."""
         if not layer.training:
-            return forward(x)
+            return forward(x, *more, **named)
         with self.autocast_context_manager():
-            return forward(x).to(x.dtype)
+            return forward(x, *more, **named).to(x.dtype)
 
     def teardown(self) -> None:
         """Leave the layers as they were."""

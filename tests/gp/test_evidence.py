@@ -96,7 +96,7 @@ def test_no_jitter_hides_a_covariance_that_has_no_factor() -> None:
 @pytest.mark.parametrize(("num_data", "columns"), [(50, 7), (50, 50), (1, 4), (64, 8)])
 def test_the_bar_ends_where_the_work_does(num_data: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
-    monkeypatch.setattr("src.gp.evidence.tqdm.update", lambda self, n=1: done.append(n))
+    monkeypatch.setattr("src.runs.bars.tqdm.update", lambda self, n=1: done.append(n))
     blocked_log_density(*points(num_data), KERNEL, NOISE, columns)
     assert sum(done) == blocked_work(num_data, columns)
 

@@ -64,6 +64,8 @@ IMPOSSIBLE = {
     "model=autogp dataset.missing.fraction=0.5": "AutoGP needs complete data, but values are missing",
     "model=gp_vae": "this model needs the auxiliary columns video and time; the dataset has none, so no video",
     "model=casale_gp_vae dataset=moving_ball": "this model needs the auxiliary columns object and angle; the dataset",
+    "optimizer=lbfgs dataset.batch_size=full trainer.precision=16-mixed": "trainer.precision=16-mixed skips",
+    "model=svgp_vae dataset=rotated_mnist trainer.precision=16": "trainer.precision=16-mixed skips steps, which model",
     "model=cvae": "CVAE needs an auxiliary column `angle` or `time`; the dataset has none",
     "model.likelihood=bernoulli": "model.likelihood=bernoulli needs binary values (0 or 1)",
 }

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,14 @@ def test_a_reason_holds_where_all_its_levels_match() -> None:
     assert table.caveat_at({**place, "model.num_inducing": 100}) is None
 
 
+def test_some_of_the_runs_that_a_table_takes_can_be_left_out() -> None:
+    left_out = [{"model": "sas", "model.bound": None}, {"model.bound": ["svi", "exact"]}]
+    table = table_of("mine", SPEC | {"without": left_out}, NAMES)
+    place: Place = {"dataset": "mnist", "model": "sas", "model.bound": "collapsed"}
+    assert table.takes(place) and table.takes({**place, "model": "vae", "model.bound": None})
+    assert not table.takes({**place, "model.bound": None}) and not table.takes({**place, "model.bound": "svi"})
+
+
 def test_the_long_name_of_the_active_set_is_the_same_level() -> None:
     table = table_of("mine", SPEC | {"rows": {"model.active_set": [100], "metric": ["rmse"]}, "published": {}}, NAMES)
     assert list(table.axes) == ["active_set", "metric", "model"]
@@ -84,6 +93,8 @@ def test_a_list_is_compared_as_text() -> None:
         ({"rows": {"seed": [1], "metric": ["rmse"]}}, "seed is not a level"),
         ({"only": {"optimizer.lr": 1}}, "optimizer.lr is not a level"),
         ({"only": {"metric": "rmse"}}, "metric cannot be among its keys"),
+        ({"without": [{"model": "sass"}]}, "the model sass is not named under models"),
+        ({"without": [{"metric": "rmse"}]}, "metric cannot be among its keys"),
         ({"row": {}}, "there is no key row"),
         ({"columns": {}}, "needs rows, columns"),
         ({"rows": {"active_set": [100]}, "published": {}}, "the level metric"),
@@ -182,6 +193,7 @@ def test_published_values_have_an_sd_where_the_paper_has_one_and_the_tables_have
         "table2": 6,
         "longer": 6,
         "rotated_mnist": 6,
+        "casale_phases": 1,
         "rotated_mnist_late": 3,
         "object_starts": 4,
         "inducing_points": 0,
@@ -209,9 +221,11 @@ def test_the_settings_of_the_tables_exist() -> None:
     """A misspelt setting would only leave a table empty."""
     known = yaml.safe_load(Path("docs/results/runs.json").read_text())
     models = ("sas", "autogp", "bayesian_gplvm", "sparse_regression")
-    now = [composed(f"model={name}") for name in models] + [composed("model=svgp_vae", "dataset=rotated_mnist")]
+    now = [composed(f"model={name}") for name in models]
+    now += [composed(f"model={name}", "dataset=rotated_mnist") for name in ("svgp_vae", "casale_gp_vae")]
     settings = {key for config in (*now, *(run["config"] for run in known)) for key, _ in dotted(config)}
-    used = {level for table in published.tables().values() for level in (*table.axes, *table.fixed, *table.only)}
+    specs = published.tables().values()
+    used = {level for table in specs for level in (*table.axes, *table.fixed, *table.only, *chain(*table.without))}
     assert {level for level in used if "." in level} <= settings
 
 

@@ -5,6 +5,7 @@ from tests.planting import mistake
 HISTORY = ("src/training/history.py", "tests/training/test_history.py")
 CHECKPOINTS = ("src/training/checkpoints.py", "tests/training/test_checkpoints.py")
 MLFLOW = ("src/training/mlflow_tracking.py", "tests/training/test_mlflow_tracking.py")
+TRAINER = ("src/training/trainer.py", "tests/training/test_mixed_precision.py")
 MIXED = ("src/training/mixed_precision.py", "tests/training/test_mixed_precision.py")
 CLUSTER = ("src/training/cluster.py", "tests/training/test_cluster.py")
 
@@ -28,8 +29,9 @@ PLANTED = [
     mistake(
         "the last epoch has no checkpoint", CHECKPOINTS, "trainer.current_epoch + 1 == trainer.max_epochs", "False"
     ),
+    mistake("mixed precision is everywhere", TRAINER, "    keep_to_layers(trainer)\n", ""),
     mistake("a whole step is rounded", MIXED, "return nullcontext()", "return super().forward_context()"),
-    mistake("layers return half precision", MIXED, "forward(x).to(x.dtype)", "forward(x)"),
+    mistake("layers return half precision", MIXED, ".to(x.dtype)", ""),
     mistake("predictions are rounded", MIXED, "if not layer.training:", "if False:"),
     mistake("one task counts as several", CLUSTER, ") > 1", ") > 0"),
     mistake("the environment's server is ignored", MLFLOW, "os.environ.get(URI) or ", ""),

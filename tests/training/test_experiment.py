@@ -415,10 +415,12 @@ def test_the_peak_memory_is_not_that_of_the_process_that_started_this_one() -> N
     assert 100 < float(told) < 2000
 
 
-def test_watching_adds_the_best_epoch_and_changes_no_other_number(tmp_path: Path) -> None:
-    """Every second epoch and the last; the length scale is traced in every epoch."""
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_watching_adds_the_best_epoch_and_changes_no_other_number(precision: str, tmp_path: Path) -> None:
+    """Every second epoch and the last; the length scale is traced in every epoch. Scores are of unrounded layers."""
     sizes = [f"dataset.{name}={size}" for name, size in (("batch_videos", 2), ("steps_per_epoch", 2))]
     sizes += ["dataset.num_train_videos=3", "dataset.num_test_videos=2", "trainer.max_epochs=3"]
+    sizes += [f"trainer.precision={precision}"]
     command = ["model=gp_vae", "dataset=moving_ball", *sizes, f"paths.outputs={tmp_path}", "logger=csv"]
     plain, watched = (
         run(composed(*command, *more), "gp_vae", "moving_ball") for more in ([], ["evaluation.watch_every=2"])

@@ -1,6 +1,8 @@
 """Mixed precision of layers, and of nothing else."""
 
+import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +10,11 @@ import torch
 from pytorch_lightning import Trainer
 from torch import Tensor, nn
 
+from src.evaluate import evaluate_again
 from src.training.mixed_precision import MixedLayers, keep_to_layers
 from tests.models.builders import SMALL_NETS, first_batch, little_videos, noisy_curve, started
 from tests.models.builders import Given as Data
+from tests.training.test_experiment import QUICK, small_run
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def test_gradients_and_parameters_stay_in_full_precision(mixed: MixedLayers) -> 
 
 @pytest.mark.parametrize("name", ["sas", "bayesian_sas", "bayesian_gplvm", "vae", "gp_vae", "svgp_vae"])
 def test_a_step_is_that_of_a_model_with_rounded_layers(name: str, mixed: MixedLayers) -> None:
-    """Kernels, factors, latents and densities have full precision."""
+    """Kernels, factors and densities have full precision."""
     videos = name.endswith("gp_vae")
     data = little_videos() if videos else Data(noisy_curve(120))
     arguments: dict[str, Any] = {"likelihood": "bernoulli", **SMALL_NETS} if videos else {}
@@ -83,6 +87,16 @@ def test_the_step_itself_is_not_rounded(mixed: MixedLayers) -> None:
     a = torch.randn(5, 5)
     with mixed.train_step_context():
         assert (a @ a).dtype == torch.float32
+
+
+def test_a_run_in_mixed_precision_leaves_its_model_as_any_other(tmp_path: Path) -> None:
+    """Evaluated again in full precision, it has the scores of the run."""
+    folder = small_run(tmp_path, "trainer.precision=bf16-mixed")
+    scores = json.loads((folder / "metrics.json").read_text())
+    again = evaluate_again(folder, QUICK)
+    assert {name: scores[name] for name in again} == again
+    full = json.loads((small_run(tmp_path) / "metrics.json").read_text())
+    assert scores["objective"] != full["objective"] and scores["rmse"] == pytest.approx(full["rmse"], rel=0.02)
 
 
 def test_a_trainer_with_mixed_precision_keeps_it_to_layers_and_others_stay_as_they_are() -> None:
