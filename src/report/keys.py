@@ -1,5 +1,6 @@
 """Settings by the names that people type: `--rows model,num_inducing --where trainer.max_epochs=30`."""
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -52,11 +53,16 @@ def chosen(runs: Sequence[Run], conditions: Iterable[str]) -> list[Run]:
         if not equals:
             raise UserError(f"--where takes conditions such as trainer.max_epochs=30, not {condition}")
         key = key_of(name, runs)
-        before, kept = kept, [run for run in kept if any(is_typed(value_of(run, key), v) for v in values.split(","))]
+        before, kept = kept, [run for run in kept if any(is_typed(value_of(run, key), v) for v in several(values))]
         if not kept:
             present = sorted({typed(value_of(run, key)) for run in before}, key=lambda text: (len(text), text))
             raise UserError(f"no run has {condition}; the runs have {name}={','.join(present)}")
     return kept
+
+
+def several(values: str) -> list[str]:
+    """The values of `3,5`; a list such as `[3,5]` is one."""
+    return re.split(r",(?![^\[]*\])", values)
 
 
 def typed(value: Value) -> str:
@@ -65,9 +71,10 @@ def typed(value: Value) -> str:
 
 
 def is_typed(value: Value, text: str) -> bool:
-    """Whether a text means a value: `1e-3` means 0.001."""
-    if typed(value) == text or isinstance(value, bool) or not isinstance(value, int | float):
-        return typed(value) == text
+    """Whether a text means a value: `1e-3` means 0.001, and spaces in a list mean nothing."""
+    same = typed(value).replace(" ", "") == text.replace(" ", "")
+    if same or isinstance(value, bool) or not isinstance(value, int | float):
+        return same
     try:
         return float(text) == value
     except ValueError:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from src.report import records
-from src.report.keys import chosen, is_typed, key_of
+from src.report.keys import chosen, is_typed, key_of, several
 from src.report.records import Run
 from src.runs.errors import UserError
 from tests.report.handmade import write_run
@@ -58,4 +58,9 @@ def test_conditions_choose_runs(runs: list[Run]) -> None:
 
 def test_values_are_compared_as_they_are_typed() -> None:
     assert is_typed(0.001, "1e-3") and is_typed(None, "null") and is_typed(True, "true") and is_typed("svi", "svi")
+    assert is_typed("[3, 6]", "[3,6]") and not is_typed("[3, 6]", "[3]")
     assert not is_typed(True, "1") and not is_typed(1, "true") and not is_typed(3, "x")
+
+
+def test_a_list_is_one_of_several_values() -> None:
+    assert several("3,5") == ["3", "5"] and several("[3],[3,6],x") == ["[3]", "[3,6]", "x"]
