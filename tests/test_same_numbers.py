@@ -23,6 +23,7 @@ CONVOLUTIONS = (
     1e-6  # relative, on hosts whose processors have one name: they round the nets of rotated MNIST differently
 )
 OF_THE_MACHINE = {"seconds_per_epoch", "peak_memory_mb"}
+NEWER = {"path_rmse_quadratic"}  # scores that came after the numbers were stored; their own tests check them
 
 QUICK = "trainer.max_epochs=3 evaluation.condition_on=60 evaluation.active_sets=2 trainer.enable_progress_bar=false"
 SMALL = f"{QUICK} dataset.max_train=200 dataset.max_test=50 dataset.batch_size=100 active_set.size=20"
@@ -78,6 +79,7 @@ MENDED = {
     "sas-evidence": "weight decay is for nets, not for kernel and noise",
     "bayesian_gplvm-svi": "with an encoder, inducing inputs start where the prior is, and not at 0",
     "bayesian_gplvm-sampled": "the same",
+    "vae-ball": "bits, as the GP-VAEs beside it have",
 }
 
 
@@ -86,7 +88,7 @@ def metrics_of(command: str, data: Path, outputs: Path) -> dict[str, float]:
     overrides = command.split()
     model, dataset = (overrides[i].partition("=")[2] for i in (0, 1))
     config = composed(*overrides, f"paths.data={data}", f"paths.outputs={outputs}")
-    return {key: value for key, value in run(config, model, dataset).items() if key not in OF_THE_MACHINE}
+    return {key: value for key, value in run(config, model, dataset).items() if key not in OF_THE_MACHINE | NEWER}
 
 
 def machine() -> dict[str, str]:
@@ -119,6 +121,7 @@ def test_only_what_is_named_has_changed_since_the_numbers_were_stored() -> None:
         "vae-free-full": {"rmse", "mae", "nlpd", "accuracy_1nn"},
         "bayesian_gplvm-svi": stored["metrics"]["bayesian_gplvm-svi"].keys() - {"epochs"},
         "bayesian_gplvm-sampled": stored["metrics"]["bayesian_gplvm-sampled"].keys() - {"epochs"},
+        "vae-ball": {*stored["metrics"]["vae-ball"], "nlp"} - {"epochs"},
         "sas-evidence": stored["metrics"]["sas-evidence"].keys() - {"accuracy_1nn", "evidence_points", "epochs"},
     }
 
