@@ -123,11 +123,16 @@ def embed(folder: Path, source: Path, out: Path | None = None, overrides: Sequen
 
 
 def suffix(
-    exact_evidence: bool, evidence_points: int | None, evidence_precision: str, refine: bool | None, **others: int
+    exact_evidence: bool,
+    evidence_points: int | None,
+    evidence_precision: str,
+    refine: bool | None = None,
+    geometry: bool | None = None,
+    **others: int,
 ) -> str:
     """Suffix of the file name with the settings that only add metrics and do not count in the fingerprint."""
     evidence = f"-evidence-{evidence_points or 'all'}-{evidence_precision}" if exact_evidence else ""
-    return evidence + ("-refined" if refine else "")
+    return evidence + "-refined" * bool(refine) + "-geometry" * bool(geometry)
 
 
 def check_finished(folder: Path) -> None:

@@ -33,6 +33,7 @@ class Prediction(Task):
     name = "prediction"
     order = 5
     validated = True
+    watched = ("error_rate", "target_nlp", "smse", "target_nlpd")
     metrics = {  # noqa: RUF012
         "error_rate": Metric("error rate"),
         "target_nlp": Metric("NLP of the class"),

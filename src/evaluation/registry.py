@@ -105,7 +105,7 @@ def watch(subject: Subject) -> Scores:
     traced = subject.model.trace_closely(subject.data) if isinstance(subject.model, TracedClosely) else {}
     for task in followed(subject.model, subject.data):
         scores = task.scores(subject)
-        traced |= {name: scores[name] for name in task.watched}
+        traced |= {name: scores[name] for name in task.watched if name in scores}
     return {f"{WATCHED}{name}": value for name, value in traced.items()}
 
 

@@ -47,6 +47,8 @@ CURVES = (
     Curve("kernel_rank", "rotated_mnist", "model.aux.object_dim", "mse_sample", "length of object vectors", log=True),
     Curve("rotated_digits", "rotated_mnist", "dataset.digits", "mse_sample", "digits of 4,050 views"),
     Curve("ball_inducing", "moving_ball", "model.num_inducing", "path_rmse", "inducing times m", "gp_vae"),
+    Curve("autogp_inducing", "mnist", "model.num_inducing", "error_rate", "inducing points M per class", log=True),
+    Curve("autogp_inducing_nlp", "mnist", "model.num_inducing", "target_nlp", "inducing points M per class", log=True),
 )
 TRADED = ("inducing_points", "kernel_rank")  # curves that a figure of error against time compares
 
@@ -85,7 +87,7 @@ def lines_of(curve: Curve, runs: Sequence[Run]) -> list[Line]:
     for run in runs:
         if run.dataset == curve.dataset and curve.metric in run.metrics and curve.setting in run.levels:
             groups.setdefault(str((run.model, rest_of(run, curve.setting))), []).append(run)
-    lines = [line_of(curve, group) for group in groups.values()]
+    lines = [line_of(curve, groups[key]) for key in sorted(groups)]
     return [line for line in lines if len(line.points) > 1]
 
 
@@ -122,7 +124,7 @@ def by_setting(curve: Curve, lines: Sequence[Line], runs: Sequence[Run]) -> Figu
     for i, line in enumerate(lines):
         at, mean_score, sd, seconds = np.array(line.points).T
         style = style_of(i)
-        handles.append(score.errorbar(at, mean_score, sd, capsize=2, label=label("model", line.model), **style))
+        handles.append(score.errorbar(at, mean_score, sd, capsize=2, label=name_of(line, lines), **style))
         time.plot(at, seconds, **style)
     if exact := exact_score(curve, lines[0], runs):
         name = label("model", curve.exact)
@@ -136,6 +138,13 @@ def by_setting(curve: Curve, lines: Sequence[Line], runs: Sequence[Run]) -> Figu
     time.set_ylim(bottom=0)
     add_legend(figure, handles)
     return figure
+
+
+def name_of(line: Line, lines: Sequence[Line]) -> str:
+    """The model, and the settings that tell the line apart from others of the same model."""
+    others = [other.settings for other in lines if other.model == line.model]
+    keys = [key for key in line.settings if len({str(settings.get(key)) for settings in others}) > 1]
+    return ", ".join([label("model", line.model), *(label(key, line.settings[key]) for key in keys)])
 
 
 def exact_score(curve: Curve, like: Line, runs: Sequence[Run]) -> float | None:

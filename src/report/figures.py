@@ -28,6 +28,7 @@ from src.evaluation.task import Arrays
 from src.report.curves import curve_figures
 from src.report.evidence import Evidence, evidence_of
 from src.report.labels import label
+from src.report.learning import learning_figures
 from src.report.records import Run
 from src.runs.identity import Value
 
@@ -67,6 +68,7 @@ def figures(runs: Sequence[Run], shown: Sequence[Run]) -> Iterator[tuple[str, Fi
     if found := evidence_of(runs):
         yield "evidence", evidence(found)
     yield from curve_figures(runs)
+    yield from learning_figures(runs)
 
 
 def with_the_same_classes(arrays: dict[str, Arrays]) -> list[dict[str, Arrays]]:

@@ -24,12 +24,13 @@ def check_metrics(table: TableSpec) -> None:
 
 
 def label(level: str, value: Value) -> str:
-    """The value of a level: `SAS-GP`, `MNIST`, `RMSE`, `A = 100`, `num_inducing = 50`."""
+    """The value of a level: `SAS-GP`, `MNIST`, `RMSE`, `A = 100`, `num_inducing = 50`, `kernel = RBFKernel`."""
     if level in NAMED:
         return name_of(level, value)
     if level == "metric":
         return metric_of(str(value)).label
-    return f"{short(level)} = {'none' if value is None else value}"
+    text = "none" if value is None else str(value)
+    return f"{short(level)} = {text.rpartition('.')[2] if level.endswith('._target_') else text}"
 
 
 def labels(place: Place) -> tuple[str, ...]:

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from src.report.labels import label, order
 from src.report.page_runs import rounded, title
 from src.report.records import Run
-from src.report.settings import settings_apart
+from src.report.settings import kinds_of
 
 MOST_POINTS, FEWEST_POINTS = 150, 30  # of a curve
 NUMBERS = 300_000  # in all curves together, about 2 MB
@@ -29,19 +28,6 @@ def curves(runs: Sequence[Run]) -> dict[str, Any]:
 def values_of(run: Run) -> list[str]:
     """What a run has a curve of: the objective first."""
     return [OBJECTIVE, *(name for name in run.history[0] if name not in NOT_SHOWN)]
-
-
-def kinds_of(runs: Sequence[Run]) -> dict[str, tuple[int, str]]:
-    """A number and a label for each configuration of a model and dataset: what tells it apart from the others."""
-    found: dict[str, tuple[int, str]] = {}
-    for place, keys in settings_apart(runs).items():
-        same = {run.group: run for run in runs if (run.model, run.dataset) == place}
-        sizes = ["active_set"] if len({run.active_set for run in same.values()}) > 1 else []
-        apart = [*sizes, *keys]
-        values = {group: {key: run.levels.get(key) for key in apart} for group, run in same.items()}
-        for number, group in enumerate(sorted(values, key=lambda group: [*map(order, values[group].values())])):
-            found[group] = number, ", ".join(label(*item) for item in values[group].items())
-    return found
 
 
 def curve_of(run: Run, points: int, kind: int, name: str) -> dict[str, Any]:

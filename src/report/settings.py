@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from src.evaluation import registry
 from src.report import significance
 from src.report.cells import mean_text, of_group
-from src.report.labels import label
+from src.report.labels import label, order
 from src.report.records import Run, differing
 from src.report.tables import Row, Table
 from src.runs.published import Place
@@ -71,6 +71,19 @@ def settings_apart(runs: Iterable[Run]) -> dict[tuple[str, str], list[str]]:
     for run in runs:
         together.setdefault((run.model, run.dataset), []).append(run)
     return {key: differing(same) for key, same in together.items()}
+
+
+def kinds_of(runs: Sequence[Run]) -> dict[str, tuple[int, str]]:
+    """A number and a label for each configuration of a model and dataset: what tells it apart from the others."""
+    found: dict[str, tuple[int, str]] = {}
+    for place, keys in settings_apart(runs).items():
+        same = {run.group: run for run in runs if (run.model, run.dataset) == place}
+        sizes = ["active_set"] if len({run.active_set for run in same.values()}) > 1 else []
+        apart = [*sizes, *keys]
+        values = {group: {key: run.levels.get(key) for key in apart} for group, run in same.items()}
+        for number, group in enumerate(sorted(values, key=lambda group: [*map(order, values[group].values())])):
+            found[group] = number, ", ".join(label(*item) for item in values[group].items())
+    return found
 
 
 def place_of(run: Run, keys: Iterable[str]) -> Place:

@@ -21,7 +21,7 @@ CONTENT = "content"  # the digests of a user's data files, by the option of the 
 CANNOT_CHANGE_NUMBERS = (
     *("paths", "rerun", "group", "logger", "fail_fast", "checkpoint_minutes", "dataset.root", "dataset.name", "search"),
     *("evaluation.exact_evidence", "evaluation.evidence_points", "evaluation.evidence_precision"),  # only add metrics
-    "evaluation.refine",  # likewise
+    *("evaluation.refine", "evaluation.geometry"),  # likewise
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),
 )
 CHOSEN_FOR_THE_MODEL = ("active_set", "kernel", "encoder", "optimizer")  # a model that uses one copies it into `model`

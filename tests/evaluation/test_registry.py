@@ -95,6 +95,14 @@ def test_watching_in_vain_is_refused() -> None:
         registry.check(Tracing(data.facts), data, SETTINGS | {"watch_every": 0})
 
 
+def test_predictions_are_watched_by_the_scores_that_their_targets_have() -> None:
+    classes = MadeUp(split_of(torch.rand(6, 2), torch.arange(6) % 2))
+    at = Subject(Predicting(classes.facts), classes, SETTINGS)
+    registry.check(at.model, classes, SETTINGS | {"watch_every": 1})
+    scores = registry.scores(at)
+    assert registry.watch(at) == {f"watched_{name}": scores[name] for name in ("error_rate", "target_nlp")}
+
+
 def test_a_predictor_is_scored_on_its_targets_alone() -> None:
     data = MadeUp(split_of(torch.rand(6, 2), torch.arange(6) % 2))
     scores = registry.scores(Subject(Predicting(data.facts), data, SETTINGS))
@@ -109,6 +117,7 @@ def test_the_validation_split_is_scored_by_the_tasks_of_predictions() -> None:
     plain = subject(KnownActive, known_data())
     known.history = plain.history = ROWS  # which has costs, of the training and not of a split
     found, without = registry.scores(known), registry.scores(plain)
+    del found["peak_memory_mb"], without["peak_memory_mb"]  # of the process, which the scores themselves may raise
     held_out = {name for name in found if name.startswith("validation_")}
     assert {name: found[name] for name in found.keys() - held_out} == without
     assert held_out == {

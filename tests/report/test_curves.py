@@ -55,6 +55,16 @@ def test_a_curve_has_the_mean_over_seeds_by_the_setting(tmp_path: Path) -> None:
     assert (score.get_ylabel(), time.get_ylabel()) == ("test MSE", "s per epoch")
 
 
+def test_lines_of_one_model_are_named_by_what_tells_them_apart(tmp_path: Path) -> None:
+    for objective in ("elbo", "loo"):
+        for m in (10, 200):
+            metrics = {"error_rate": 1 / m, "target_nlp": 0.1, "seconds_per_epoch": 1.0}
+            write_run(tmp_path, "autogp", "mnist", 0, None, metrics=metrics, num_inducing=m, objective=objective)
+    figure = found(tmp_path)["autogp_inducing"]
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["AutoGP, objective = elbo", "AutoGP, objective = loo"]
+
+
 def test_one_value_of_a_setting_is_no_curve(tmp_path: Path) -> None:
     for seed in range(2):
         svgp_vae(tmp_path, 8, 0.03, seed)

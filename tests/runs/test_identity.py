@@ -14,6 +14,7 @@ DO_NOT_COUNT = {
     *("paths.data", "paths.outputs", "rerun", "group", "fail_fast", "checkpoint_minutes", "dataset.root"),
     "search.metric",
     *("evaluation.exact_evidence", "evaluation.evidence_points", "evaluation.evidence_precision", "evaluation.refine"),
+    "evaluation.geometry",
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.max_time"),
     *("logger.media_every", "logger.tensorboard._target_"),
     *("active_set.size", "kernel._target_", "kernel.base_kernel._target_", "encoder._target_", "encoder.hidden"),

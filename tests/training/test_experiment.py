@@ -189,6 +189,7 @@ def test_the_geometry_of_a_finished_run_is_scored_and_drawn_beside_it(
     found = evaluate_again(folder, ["evaluation.geometry=true"])
     assert 0 < found["geodesic_energy"] <= 1 and {"geodesic_1nn", "euclidean_1nn"} <= found.keys()
     (pdf, png) = sorted((folder / "evaluations").glob("*/*"))
+    assert png.parent.with_suffix(".json").name == f"{folder.name[-8:]}-geometry.json"  # so that the report adds it
     assert (pdf.name, png.name) == ("geodesics.pdf", "geodesics.png") and f"figure: {png}" in capsys.readouterr().out
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
