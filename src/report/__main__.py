@@ -45,6 +45,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         help="the folder of the runs (default: %(default)s), or a runs.json",
     )
     parser.add_argument(
+        "--also",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RUNS",
+        help="more folders of runs, or more files; of a run in several places, the first that is finished counts",
+    )
+    parser.add_argument(
         "--to",
         type=Path,
         metavar="FOLDER",
@@ -135,10 +143,13 @@ def read(outputs: Path, options: argparse.Namespace) -> "Records":
     """The requested runs, and what was skipped."""
     from src.report import archive, keys, records
 
-    found = records.Records(archive.read(outputs), {}) if outputs.is_file() else records.read(outputs)
+    places = [outputs, *options.also]
+    found = records.together(
+        records.Records(archive.read(place), {}) if place.is_file() else records.read(place) for place in places
+    )
     runs = sweep_runs(found.runs, *options.sweep) if options.sweep else found.runs
     if not runs:
-        raise UserError(f"there is no run in {outputs}")
+        raise UserError(f"there is no run in {' or '.join(map(str, places))}")
     return found._replace(runs=keys.chosen(runs, options.where or []))
 
 

@@ -126,6 +126,19 @@ def read(outputs: Path) -> Records:
     return Records(found, skipped)
 
 
+def together(places: Iterable[Records]) -> Records:
+    """The runs of several places by their names; of a run in several, the first that is finished, or the first."""
+    runs: dict[str, Run] = {}
+    skipped: dict[str, str] = {}
+    for place in places:
+        skipped |= place.skipped
+        for run in place.runs:
+            known = runs.setdefault(run.name, run)
+            if known.status != "done" and run.status == "done":
+                runs[run.name] = run
+    return Records([runs[name] for name in sorted(runs)], skipped)
+
+
 def read_run(folder: Path) -> Run:
     """The run of one folder; a ValueError explains why the folder holds none."""
     if MOVED_ASIDE.fullmatch(folder.name):

@@ -9,6 +9,8 @@ IMPUTATION = ("src/report/imputation.py", "tests/report/test_imputation.py")
 CURVES = ("src/report/curves.py", "tests/report/test_curves.py")
 PAGE = ("src/report/page.py", "tests/report/test_page.py")
 VERIFY = ("src/report/verify.py", "tests/report/test_verify.py")
+LEARNING = ("src/report/learning.py", "tests/report/test_learning.py")
+MAIN = ("src/report/records.py", "tests/report/test_main.py")
 COMMANDS = ("src/report/commands.py", "tests/report/test_commands.py")
 
 PLANTED = [
@@ -25,6 +27,9 @@ PLANTED = [
     mistake("other configurations join a line", CURVES, "str((run.model, rest_of(run, curve.setting)))", "run.model"),
     mistake("any exact model is a line across", CURVES, "for key in trained)", "for key in [])"),
     mistake("epochs count from 0", CURVES, "enumerate(run.history, 1)", "enumerate(run.history)"),
+    mistake("seconds of watched epochs alone", LEARNING, "[epochs - 1]", "[: len(epochs)]"),
+    mistake("one seed stands for all", LEARNING, "for trace in traces], 0)", "for trace in traces[:1]], 0)"),
+    mistake("the last place counts", MAIN, 'if known.status != "done" and', "if"),
     mistake("a difference downwards is close", VERIFY, "abs(now - stored)", "now - stored"),
     mistake("a lost score is passed over", VERIFY, 'self.verdict in ("equal", "close")', 'self.verdict != "DIFFERS"'),
     mistake("the same machine may round", VERIFY, "not exact and ", ""),

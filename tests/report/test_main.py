@@ -37,6 +37,23 @@ def test_only_what_is_asked_for_is_written_where_it_is_asked_for(tmp_path: Path)
     assert not (tmp_path / "runs" / "report").exists()
 
 
+def test_runs_of_several_places_are_reported_together(tmp_path: Path) -> None:
+    """A folder, a file and another folder; a run that is in several counts where it is finished first."""
+    kept, here, there = (tmp_path / name for name in ("kept", "here", "there"))
+    write_run(kept, seed=0, metrics={"rmse": 0.5})
+    write_run(kept, seed=1, metrics={"rmse": 0.25})
+    main([str(kept), "--format", "json"])
+    write_run(here, seed=0, metrics={"rmse": 0.75})
+    write_run(here, seed=1, status="failed")
+    write_run(there, "vae", active_set=None)
+    main([str(here), "--also", str(kept / "report" / "runs.json"), str(there), "--format", "json"])
+    found = {entry["name"]: entry for entry in json.loads((here / "report" / "runs.json").read_text())}
+    scores = {(entry["config"]["seed"], entry["metrics"].get("rmse")) for name, entry in found.items() if "sas" in name}
+    assert scores == {(0, 0.75), (1, 0.25)} and len(found) == 3
+    with pytest.raises(SystemExit, match="there is no folder"):
+        main([str(here), "--also", str(tmp_path / "nowhere")])
+
+
 def test_the_explorer_shows_the_runs_that_are_asked_for(tmp_path: Path) -> None:
     folders = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
     for folder in folders:
