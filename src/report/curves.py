@@ -47,8 +47,8 @@ CURVES = (
     Curve("kernel_rank", "rotated_mnist", "model.aux.object_dim", "mse_sample", "length of object vectors", log=True),
     Curve("rotated_digits", "rotated_mnist", "dataset.digits", "mse_sample", "digits of 4,050 views"),
     Curve("ball_inducing", "moving_ball", "model.num_inducing", "path_rmse", "inducing times m", "gp_vae"),
-    Curve("autogp_inducing", "mnist", "model.num_inducing", "error_rate", "inducing points M per class", log=True),
-    Curve("autogp_inducing_nlp", "mnist", "model.num_inducing", "target_nlp", "inducing points M per class", log=True),
+    Curve("autogp_inducing", "mnist", "model.num_inducing", "error_rate", "inducing points M", log=True),
+    Curve("autogp_inducing_nlp", "mnist", "model.num_inducing", "target_nlp", "inducing points M", log=True),
 )
 TRADED = ("inducing_points", "kernel_rank")  # curves that a figure of error against time compares
 

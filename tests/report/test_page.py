@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from src.report import page, records
-from src.report.curves import CURVES
+from src.report.curves import CURVES, TRACES
 from src.report.page_tables import tables_of_page
 from tests.report.handmade import write_explorer, write_run
 
@@ -127,7 +127,7 @@ def test_a_dataset_of_no_paper_has_its_own_name(tmp_path: Path) -> None:
 def test_every_figure_has_a_caption(tmp_path: Path) -> None:
     """The names of the curves, and those of traces, which end with a dataset."""
     curves = [curve.name for curve in CURVES]
-    traces = [f"{name}-moving_ball" for name in ("views", "lengthscale", "bias", "inducing_times")]
+    traces = [f"{name}-moving_ball" for name in (*TRACES, "views", "inducing_times", "dimensions", "learning")]
     for name in (*curves, *traces, "error_against_time"):
         Image.new("RGB", (4, 4)).save(tmp_path / f"{name}.png")
         assert "<figcaption>" in page.figure(tmp_path / f"{name}.png")
