@@ -15,7 +15,7 @@ ANSWERS = {
     "--help": ["src.train", "--help"],
     "--cfg job": ["src.train", "--cfg", "job"],
     "a typo": ["src.train", "model=sass"],
-    "src.plan of 54 cells": ["src.plan", "+sweep=table1"],
+    "src.plan of 54 cells": ["src.plan", "+sweep=table1", "seed=0,1,2"],
 }
 REPEATS = 3
 
