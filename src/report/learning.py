@@ -1,17 +1,20 @@
 """Scores of predictions through the training, by epoch and by time."""
 
 from collections.abc import Iterator, Sequence
+from textwrap import fill
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from src.evaluation.canvas import COLUMN, SMALL, add_legend
+from src.evaluation.canvas import COLUMN, LINE, SMALL, add_legend
 from src.evaluation.prediction import Prediction
 from src.report.curves import framed, style_of, trace_of
 from src.report.labels import label, metric_of
 from src.report.records import Run
 from src.report.settings import kinds_of
+
+LEGEND = 55  # characters that fit below the figure
 
 
 def learning_figures(runs: Sequence[Run]) -> Iterator[tuple[str, Figure]]:
@@ -35,7 +38,7 @@ def learning(runs: Sequence[Run]) -> Figure:
     groups = {group: [run for run in runs if run.group == group] for group in kinds}
     handles = []
     for i, (group, same) in enumerate(sorted(groups.items(), key=lambda item: (item[1][0].model, kinds[item[0]]))):
-        name = ", ".join(filter(None, [label("model", same[0].model), kinds[group][1]]))
+        name = fill(", ".join(filter(None, [label("model", same[0].model), kinds[group][1]])), LEGEND)
         for (by_epoch, by_time), score in zip(panels, scores, strict=True):
             epochs, seconds, values = mean_trace(same, score)
             (line,) = by_epoch.plot(epochs, values, label=name, **style_of(i))
@@ -51,6 +54,8 @@ def learning(runs: Sequence[Run]) -> Figure:
     panels[-1][0].set_xlabel("epoch", fontsize=SMALL)
     panels[-1][0].xaxis.set_major_locator(MaxNLocator(4, integer=True))
     panels[-1][1].set_xlabel("seconds of training", fontsize=SMALL)
+    wrapped = sum(handle.get_label().count("\n") for handle in handles)
+    figure.set_figheight(figure.get_figheight() + LINE * wrapped)
     add_legend(figure, handles)
     return figure
 

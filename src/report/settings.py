@@ -9,6 +9,7 @@ from src.report.cells import mean_text, of_group
 from src.report.labels import label, order
 from src.report.records import Run, differing
 from src.report.tables import Row, Table
+from src.runs.identity import Value
 from src.runs.published import Place
 
 # The evidence and the medians of hidden values are in tables of their own. Objectives and bounds are of different kinds
@@ -82,8 +83,13 @@ def kinds_of(runs: Sequence[Run]) -> dict[str, tuple[int, str]]:
         apart = [*sizes, *keys]
         values = {group: {key: run.levels.get(key) for key in apart} for group, run in same.items()}
         for number, group in enumerate(sorted(values, key=lambda group: [*map(order, values[group].values())])):
-            found[group] = number, ", ".join(label(*item) for item in values[group].items())
+            found[group] = number, ", ".join(label(*item) for item in told(values[group]))
     return found
+
+
+def told(values: Place) -> list[tuple[str, Value]]:
+    """The settings that a label names: those with a value, or the first if none has one."""
+    return [(key, value) for key, value in values.items() if value is not None] or list(values.items())[:1]
 
 
 def place_of(run: Run, keys: Iterable[str]) -> Place:
