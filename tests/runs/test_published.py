@@ -192,6 +192,7 @@ def test_published_values_have_an_sd_where_the_paper_has_one_and_the_tables_have
         "cifar10_subset": 12,
         "table2": 6,
         "longer": 6,
+        "million": 0,
         "rotated_mnist": 6,
         "casale_phases": 1,
         "rotated_mnist_late": 3,
