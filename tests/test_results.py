@@ -86,7 +86,7 @@ def test_the_nearest_neighbours_of_bayesian_sas(cells: Cells) -> None:
 def test_gp_vaes_are_within_or_below_the_published_errors_of_rotated_mnist(gp_vaes: list[Run]) -> None:
     choice = {"model": ["casale_gp_vae", "svgp_vae"], "metric": ["mse_sample"]}
     casale, sparse = table_of("rotated_mnist", gp_vaes, choice).cells
-    assert len(casale.values) == len(sparse.values) == 3
+    assert (len(casale.values), len(sparse.values)) == (5, 3)
     assert casale.mean is not None and casale.mean < 0.0370 + 0.0012
     assert max(sparse.values) < 0.0251 + 0.0005
 
