@@ -51,7 +51,8 @@ def test_runs_that_were_not_watched_have_no_figure(tmp_path: Path) -> None:
 def test_a_label_names_settings_with_a_value_and_is_wrapped(tmp_path: Path) -> None:
     """A setting that only some runs have is named there; the first is, if none has a value."""
     long = "a_name_that_leaves_no_room_for_another_name"
-    for settings in ({}, {"loo_epochs": 20, long: 3}):
+    none: dict[str, Any] = {}
+    for settings in (none, {"loo_epochs": 20, long: 3}):
         watch(write_run(tmp_path, "autogp", "mnist", 0, None, **settings), error_rate=[0.5, 0.25])
     legend = [text.get_text() for text in figures(tmp_path)["learning-mnist"].legends[0].get_texts()]
     told = [f"AutoGP, {long} = 3, loo_epochs = 20", f"AutoGP, {long} = none"]
