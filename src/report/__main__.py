@@ -74,6 +74,15 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     add_table_options(parser)
     parser.add_argument("--explore", nargs="+", metavar="RUN", help="runs to show in the latent explorer of the page")
+    add_other_uses(parser)
+    options = parser.parse_args(argv)
+    if options.also and (options.compare or options.verify):
+        parser.error("--also has no effect on --compare and --verify")
+    return options
+
+
+def add_other_uses(parser: argparse.ArgumentParser) -> None:
+    """Options that do something else than to write a report."""
     parser.add_argument(
         "--compare", nargs=2, metavar="RUN", help="print the settings that differ between two runs, and their metrics"
     )
@@ -90,7 +99,6 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         metavar="FILE",
         help="renew the tables of Markdown files, each between <!-- table NAME --> and <!-- end of table -->",
     )
-    return parser.parse_args(argv)
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:

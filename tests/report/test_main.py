@@ -54,6 +54,13 @@ def test_runs_of_several_places_are_reported_together(tmp_path: Path) -> None:
         main([str(here), "--also", str(tmp_path / "nowhere")])
 
 
+@pytest.mark.parametrize("use", ["--compare", "--verify"])
+def test_more_places_have_no_effect_on_other_uses(use: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["outputs", "--also", "there", use, "a", "b"])
+    assert "--also has no effect on --compare and --verify" in capsys.readouterr().err
+
+
 def test_the_explorer_shows_the_runs_that_are_asked_for(tmp_path: Path) -> None:
     folders = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
     for folder in folders:

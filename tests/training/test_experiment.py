@@ -434,3 +434,14 @@ def test_watching_adds_the_best_epoch_and_changes_no_other_number(precision: str
     assert [np.isfinite(score) for score in scores] == [False, True, True]
     assert scores[2] == watched["path_rmse"] and watched["path_rmse_best_epoch"] == min(scores[1:])
     assert np.isfinite([float(row["watched_lengthscale"]) for row in rows]).all()
+
+
+def test_watching_predictions_changes_no_other_number(tmp_path: Path) -> None:
+    """Scores given random active sets draw random numbers; the training has its own."""
+    plain, watched = (
+        files.read_json(small_run(tmp_path, *more, model="sas_classifier") / "metrics.json")
+        for more in ([], ["evaluation.watch_every=1"])
+    )
+    measured = {"seconds_per_epoch", "peak_memory_mb"}
+    assert {k: watched[k] for k in plain if k not in measured} == {k: plain[k] for k in plain if k not in measured}
+    assert watched.keys() - plain.keys() == {"error_rate_best_epoch", "target_nlp_best_epoch"}
